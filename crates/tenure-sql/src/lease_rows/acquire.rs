@@ -14,13 +14,12 @@ use super::reply::Taken;
 use super::rows::{BUSY_PAUSE, LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::dial::Dial;
 use crate::server::error::{Failure, unexpected_reply};
 
 /// How often a client looks for rows to remove.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn acquire(
         self: Arc<Self>,
         claim: Arc<Claim>,
@@ -51,18 +50,14 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     /// Asks for the row of a claim.
-    pub(super) async fn place(
-        &self,
-        claim: &Claim,
-        not_after: Instant,
-    ) -> Result<AcquireReply, BackendError> {
+    async fn place(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
         let tokens = self.tokens(claim);
         let (id, text) = (
             claim.at.id.to_string(),
             holder::write(claim, tokens, self.widths.holder),
         );
         let lease = self.profile.limits.lease(claim.lease);
-        let mut values = Values {
+        let values = Values {
             key: claim.at.key.as_str(),
             id: &id,
             holder: &text,
@@ -72,17 +67,20 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         };
         let mut first = true;
         let (taken, sent) = loop {
-            let mut leased = self.pool.lease().await?;
-            values.until = i64::try_from(leased.session.clock().at(not_after)).unwrap_or(i64::MAX);
-            let sent = self.now();
-            let work = leased.session.take(&self.statements, &values);
-            let taken = self.pool.within(work).await;
-            match leased.end(taken) {
+            let asked = self.pool.with(async |session| {
+                let until = i64::try_from(session.clock().at(not_after)).unwrap_or(i64::MAX);
+                let sent = self.now();
+                let taken = session
+                    .take(&self.statements, &Values { until, ..values })
+                    .await?;
+                Ok((taken, sent))
+            });
+            match asked.await {
                 // The time limit was computed from a lower bound of the server's clock, which this reply has raised.
-                Ok(Taken::Late) if first && sent < not_after => first = false,
-                Ok(taken) => break (taken, sent),
-                Err(Failure::Repeat) if sent < not_after => sleep(BUSY_PAUSE).await,
-                Err(Failure::Busy | Failure::Repeat) => break (Taken::Busy(None), sent),
+                Ok((Taken::Late, sent)) if first && sent < not_after => first = false,
+                Ok(asked) => break asked,
+                Err(Failure::Repeat) if self.now() < not_after => sleep(BUSY_PAUSE).await,
+                Err(Failure::Busy | Failure::Repeat) => break (Taken::Busy(None), self.now()),
                 Err(Failure::Error(error)) => return Err(error),
             }
         };
@@ -104,7 +102,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     /// Polls a claim that holds its row, which restarts its lease.
-    pub(super) async fn poll_granted(
+    async fn poll_granted(
         &self,
         claim: &Claim,
         tokens: Option<TokenRange>,
@@ -119,7 +117,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     /// Removes rows that have expired, at most once in [`SWEEP_INTERVAL`], in a task of its own.
-    pub(super) fn sweep_now_and_then(self: &Arc<Self>) {
+    fn sweep_now_and_then(self: &Arc<Self>) {
         let now = self.now();
         if self.statements.sweep.is_none() || now - *self.swept.lock() < SWEEP_INTERVAL {
             return;
@@ -127,12 +125,8 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         *self.swept.lock() = now;
         let rows = self.clone();
         tokio::spawn(async move {
-            let values = Values {
-                idle: micros(rows.config.sweep_after),
-                ..Values::default()
-            };
             if let Some(sweep) = &rows.statements.sweep
-                && let Err(error) = rows.run(sweep, &values).await
+                && let Err(error) = rows.run(sweep, &Values::default()).await
             {
                 tracing::debug!(%error, "expired rows are not removed: the next sweep tries again");
             }

@@ -10,10 +10,10 @@ use super::reply::Row;
 use super::rows::LeaseRows;
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::dial::Dial;
 use crate::server::error::Failure;
+use crate::server::findings::find;
 
-impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn inspect(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
         let values = Values::default();
         let (rows, limit) = match &query {
@@ -59,8 +59,11 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
-        let mut leased = self.pool.lease().await?;
-        let found = self.pool.within(leased.session.examine(&self.config)).await;
-        leased.end(found).map_err(Failure::into_error)
+        let (config, statements) = (&self.pool.config, &self.statements);
+        let facts = self
+            .pool
+            .with(async |session| session.facts(config, statements).await);
+        let facts = facts.await.map_err(Failure::into_error)?;
+        Ok(find(facts, S::CHECKS, config))
     }
 }

@@ -29,4 +29,4 @@ pub(crate) use statement::{Dialect, Statement, Statements, Value, Values};
 pub(crate) use store::{create, open};
 pub(crate) use table::{Column, Kinds, Widths, check_table, schema};
 #[cfg(feature = "mysql")]
-pub(crate) use table::{Complaint, Cure, definitions};
+pub(crate) use table::{Complaint, Cure};

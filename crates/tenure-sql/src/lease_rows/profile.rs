@@ -8,7 +8,7 @@ use tenure_backend::{
 };
 
 use super::layout::Layout;
-use crate::server::{Config, Database, Place};
+use crate::server::{Config, Database};
 
 /// A year. The columns could hold later times, but no work lasts that long.
 const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -34,9 +34,9 @@ pub(crate) fn profile(config: &Config) -> Profile {
     let mut profile = Profile::new(store, config.layout.name(), liveness, HAZARDS, limits);
     profile.reach = Reach::Network;
     profile.mutex = Order::Unfair;
-    profile.server_death = match &config.place {
-        Place::Hosts(hosts) if hosts.len() > 1 => ServerDeath::OutageUntilFailover,
-        _ => ServerDeath::Outage,
+    profile.server_death = match config.places.len() {
+        0 | 1 => ServerDeath::Outage,
+        _ => ServerDeath::OutageUntilFailover,
     };
     if config.layout.has_tokens() {
         profile.fencing = Fencing::Durable;

@@ -13,12 +13,11 @@ use super::holder;
 use super::rows::{LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::dial::Dial;
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);
 
-impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn release(
         self: Arc<Self>,
         request: ReleaseRequest,
@@ -61,7 +60,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         }
         if let Some(until) = may_arrive_until {
             // What is written just before the limit is invisible until its commit.
-            let waits = [until - self.now(), self.config.command_timeout];
+            let waits = [until - self.now(), self.pool.config.command_timeout];
             let (rows, claim) = (self.clone(), claim.clone());
             tokio::spawn(async move {
                 for wait in waits {

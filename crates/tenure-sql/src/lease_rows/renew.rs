@@ -10,10 +10,9 @@ use super::reply::Row;
 use super::rows::{BUSY_PAUSE, LeaseRows, TRIES, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::dial::Dial;
 use crate::server::error::Failure;
 
-impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn renew(self: Arc<Self>, request: RenewRequest) -> Result<RenewReply, BackendError> {
         request.check(&self.profile)?;
         if request.only == Phase::Waiting {
@@ -25,7 +24,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         }
         let renewed = self.renew_claim(&request).await?;
         if let (RenewReply::Alive { .. }, Some(tokens)) = (&renewed, request.raise)
-            && self.config.layout.has_tokens()
+            && self.pool.config.layout.has_tokens()
         {
             // The row tells the number of tokens as it was before: the caller raises as many.
             self.claims.raise(request.claim.id, tokens);
@@ -35,10 +34,10 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
 
     /// Renews a claim, and notes if this client no longer has it.
     pub(super) async fn renew_claim(&self, request: &RenewRequest) -> Result<RenewReply, BackendError> {
-        let mut leased = self.pool.lease().await?;
-        let work = self.renew_row(&mut leased.session, request);
-        let renewed = self.pool.within(work).await;
-        let renewed = leased.end(renewed).map_err(Failure::into_error)?;
+        let renewed = self
+            .pool
+            .with(async |session| self.renew_row(session, request).await);
+        let renewed = renewed.await.map_err(Failure::into_error)?;
         if matches!(renewed, RenewReply::Gone(_)) {
             self.claims.lose(request.claim.id, self.now());
             self.pool.keep_one(self.claims.holds_any());
@@ -47,11 +46,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     }
 
     /// Renews a claim's row. A row that another session has locked is tried again, and is never taken for lost.
-    pub(super) async fn renew_row(
-        &self,
-        session: &mut D::Session,
-        request: &RenewRequest,
-    ) -> Result<RenewReply, Failure> {
+    async fn renew_row(&self, session: &mut S, request: &RenewRequest) -> Result<RenewReply, Failure> {
         let id = request.claim.id.to_string();
         let lease = self.profile.limits.lease(request.lease);
         let raise = request.raise.map_or(0, |tokens| tokens.last().get());

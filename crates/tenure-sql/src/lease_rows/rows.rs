@@ -13,8 +13,6 @@ use super::reply::{Outcome, Row};
 use super::session::LeaseSession;
 use super::statement::{Statement, Statements, Values};
 use super::table::Widths;
-use crate::server::Config;
-use crate::server::dial::Dial;
 use crate::server::error::{Failure, invalid};
 use crate::server::pool::Pool;
 
@@ -25,19 +23,18 @@ pub(super) const TRIES: u32 = 4;
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The rows of a table, and what this client knows of its claims.
-pub(super) struct LeaseRows<D: Dial<Session: LeaseSession>> {
-    pub(super) pool: Arc<Pool<D>>,
+pub(super) struct LeaseRows<S: LeaseSession> {
+    pub(super) pool: Arc<Pool<S>>,
     pub(super) statements: Statements,
     pub(super) widths: Widths,
-    pub(super) config: Config,
     pub(super) profile: Profile,
     pub(super) claims: OwnClaims,
     pub(super) swept: Mutex<Instant>,
 }
 
-impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
+impl<S: LeaseSession> LeaseRows<S> {
     pub(super) fn now(&self) -> Instant {
-        self.config.clock.now()
+        self.pool.config.clock.now()
     }
 
     /// Refuses what the layout does not serve, before anything is sent.
@@ -61,7 +58,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
 
     /// Number of tokens that a claim reserves; `None` on a layout without tokens.
     pub(super) fn tokens(&self, claim: &Claim) -> Option<u32> {
-        let has_tokens = self.config.layout.has_tokens();
+        let has_tokens = self.pool.config.layout.has_tokens();
         has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
     }
 
@@ -80,9 +77,10 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut leased = self.pool.lease().await?;
-            let outcome = self.pool.within(leased.session.run(statement, values)).await;
-            match leased.end(outcome) {
+            let outcome = self
+                .pool
+                .with(async |session| session.run(statement, values).await);
+            match outcome.await {
                 Err(Failure::Busy | Failure::Repeat) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }
@@ -92,7 +90,7 @@ impl<D: Dial<Session: LeaseSession>> LeaseRows<D> {
     /// Reads the holder of a row; `None` if the row is free.
     pub(super) fn held(&self, row: Option<Row>) -> Option<(Row, holder::Holder)> {
         let row = row.filter(|row| row.is_held && !row.is_of(holder::EVICTED))?;
-        let is = holder::read(row.holder.as_deref()?, self.config.layout.has_tokens());
+        let is = holder::read(row.holder.as_deref()?, self.pool.config.layout.has_tokens());
         Some((row, is))
     }
 }

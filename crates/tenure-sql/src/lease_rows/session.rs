@@ -2,28 +2,24 @@
 
 use std::future::Future;
 
-use tenure_backend::{Finding, ServerClock};
-
 use super::reply::{Outcome, Taken};
-use super::statement::{Statement, Statements, Values};
+use super::statement::{Dialect, Statement, Statements, Values};
 use super::table::Widths;
 use crate::server::Config;
 use crate::server::dial::Session;
 use crate::server::error::Failure;
+use crate::server::findings::{Check, Facts};
 
 /// A connection that runs the statements of lease rows.
 pub(crate) trait LeaseSession: Session {
-    /// The statements that the server understands.
-    fn statements(&self, config: &Config) -> Statements;
+    /// Settings of the server that weaken the locks.
+    const CHECKS: &'static [Check];
+
+    /// How the server wants to have the table and the statements of the layout.
+    fn dialect(config: &Config) -> Dialect;
 
     /// Checks the table. Returns how much text its columns hold.
     fn check(&mut self, config: &Config) -> impl Future<Output = Result<Widths, Failure>> + Send;
-
-    /// Runs statements without parameters.
-    fn script(&mut self, script: &str) -> impl Future<Output = Result<(), Failure>> + Send;
-
-    /// A lower bound of the server's clock, from the replies on this connection.
-    fn clock(&self) -> &ServerClock;
 
     fn run(
         &mut self,
@@ -38,6 +34,10 @@ pub(crate) trait LeaseSession: Session {
         values: &Values<'_>,
     ) -> impl Future<Output = Result<Taken, Failure>> + Send;
 
-    /// Looks for settings of the server that weaken the locks.
-    fn examine(&mut self, config: &Config) -> impl Future<Output = Result<Vec<Finding>, Failure>> + Send;
+    /// What the checks look at.
+    fn facts(
+        &mut self,
+        config: &Config,
+        statements: &Statements,
+    ) -> impl Future<Output = Result<Facts, Failure>> + Send;
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::layout::Layout;
+use crate::server::template::fill;
 
 /// A value of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +39,6 @@ pub(crate) struct Values<'a> {
     /// The key behind which a listing goes on.
     pub(crate) after: &'a str,
     pub(crate) limit: i64,
-    /// Microseconds for which a row must have been expired before it is removed.
-    pub(crate) idle: i64,
 }
 
 impl<'a> Values<'a> {
@@ -59,7 +58,6 @@ impl<'a> Values<'a> {
             "prefix" => Value::Text(self.prefix),
             "after" => Value::Text(self.after),
             "limit" => Value::Number(self.limit),
-            "idle" => Value::Number(self.idle),
             _ => return None,
         })
     }
@@ -81,50 +79,52 @@ impl Statement {
     }
 }
 
-/// How a kind of database writes the statements of a layout.
+/// How a kind of database writes the table and the statements of a layout.
 pub(crate) struct Dialect {
     /// Writes a parameter with its number and type; it is sent once, however often it stands in the text. `None`: each is
     /// a `?` of its own.
     numbered: Option<fn(usize, Value<'_>) -> String>,
-    /// Expressions by their names in templates. An expression may contain others.
-    expressions: HashMap<&'static str, String>,
+    /// Expressions and statements by their names. A text may contain others: `{name}`.
+    texts: HashMap<&'static str, String>,
 }
 
 impl Dialect {
-    /// Adds the columns that all layouts have to the expressions.
-    pub(crate) fn new(
+    /// Adds the columns that all layouts have to the texts. Of two texts with one name, the later one counts.
+    pub(crate) fn new<'a>(
         layout: Layout,
         numbered: Option<fn(usize, Value<'_>) -> String>,
-        expressions: &[(&'static str, &str)],
+        texts: impl IntoIterator<Item = &'a (&'static str, &'a str)>,
     ) -> Dialect {
-        let columns = layout.columns();
+        let form = layout.form();
         let columns = [
-            ("key", columns.key),
-            ("holder", columns.holder),
-            ("ends", columns.ends),
-            ("changed", columns.changed),
+            ("key", form.key),
+            ("holder", form.holder),
+            ("ends", form.ends),
+            ("changed", form.changed),
         ];
-        let all = columns.iter().chain(expressions);
+        let all = columns.into_iter().chain(texts.into_iter().copied());
         Dialect {
             numbered,
-            expressions: all.map(|(name, text)| (*name, (*text).to_owned())).collect(),
+            texts: all.map(|(name, text)| (name, text.to_owned())).collect(),
         }
     }
 
-    /// Makes a statement from a template: `:name` is a parameter, `{name}` an expression.
-    pub(crate) fn statement(&self, template: &str) -> Statement {
-        let text = self.expand(template);
+    /// Makes the statement with this name; `None` if the layout has none. In its text, `:name` is a parameter.
+    fn statement(&self, name: &str) -> Option<Statement> {
+        let text = self.expand(self.texts.get(name)?);
         let mut params: Vec<String> = Vec::new();
         let mut sql = String::new();
         let mut rest = text.as_str();
-        while let Some(at) = rest.find(':') {
-            sql.push_str(&rest[..at]);
-            rest = &rest[at + 1..];
-            let len = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
-            let (name, behind) = rest.split_at(len);
+        while let Some((before, after)) = rest.split_once(':') {
+            sql.push_str(before);
+            let len = after
+                .find(|c: char| !c.is_ascii_lowercase())
+                .unwrap_or(after.len());
+            let (name, behind) = after.split_at(len);
             let Some(value) = Values::default().get(name) else {
                 // The colons of `::type`, and of a time zone.
                 sql.push(':');
+                rest = after;
                 continue;
             };
             rest = behind;
@@ -137,23 +137,24 @@ impl Dialect {
             sql.push_str(parameter.as_deref().unwrap_or("?"));
         }
         sql.push_str(rest);
-        Statement {
+        Some(Statement {
             sql: sql.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
             params,
-        }
+        })
     }
 
-    /// Writes the expressions out.
-    pub(crate) fn expand(&self, template: &str) -> String {
-        let mut text = template.to_owned();
-        while let Some((before, rest)) = text.split_once('{')
-            && let Some((name, after)) = rest.split_once('}')
-        {
-            let expression = self.expressions.get(name);
-            debug_assert!(expression.is_some(), "a template names `{name}`");
-            text = [before, expression.map_or("", String::as_str), after].concat();
+    /// Writes the texts out that a text contains.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        let text_of = |name: &str| {
+            let found = self.texts.get(name);
+            debug_assert!(found.is_some(), "a text names `{name}`");
+            found.map_or("", String::as_str)
+        };
+        let filled = fill(text, text_of);
+        match filled == text {
+            true => filled,
+            false => self.expand(&filled),
         }
-        text
     }
 }
 
@@ -180,6 +181,28 @@ pub(crate) struct Statements {
     pub(crate) list: Statement,
     /// Removes rows that have expired; `None` if rows stay.
     pub(crate) sweep: Option<Statement>,
+}
+
+impl Statements {
+    /// The statements that a dialect has under these names.
+    pub(crate) fn new(dialect: &Dialect) -> Self {
+        let optional = |name| dialect.statement(name);
+        let needed =
+            |name| optional(name).unwrap_or_else(|| panic!("each layout has the statement `{name}`"));
+        Statements {
+            take: needed("take"),
+            #[cfg(feature = "mysql")]
+            insert: optional("insert"),
+            look: needed("look"),
+            renew: needed("renew"),
+            release: needed("release"),
+            clear: optional("clear"),
+            evict: needed("evict"),
+            settle: optional("settle"),
+            list: needed("list"),
+            sweep: optional("sweep"),
+        }
+    }
 }
 
 #[cfg(feature = "mysql")]

@@ -15,33 +15,30 @@ use super::own_claims::OwnClaims;
 use super::profile::profile;
 use super::rows::LeaseRows;
 use super::session::LeaseSession;
-use crate::server::dial::Dial;
+use super::statement::Statements;
+use super::table::schema;
+use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::pool::Pool;
 
 /// Locks in the rows of a table.
-pub(crate) struct LeaseRowStore<D: Dial<Session: LeaseSession>> {
-    rows: Arc<LeaseRows<D>>,
+pub(crate) struct LeaseRowStore<S: LeaseSession> {
+    rows: Arc<LeaseRows<S>>,
     tasks: Tasks,
 }
 
 /// Connects once, to check the server and the table, and returns the store. It runs on the runtime of the caller.
-pub(crate) async fn open<D: Dial<Session: LeaseSession>>(
-    dialer: D,
-) -> Result<Arc<dyn Backend>, BackendError> {
-    let config = dialer.config().clone();
-    let pool = Pool::new(dialer);
-    let mut leased = pool.lease().await?;
-    let statements = leased.session.statements(&config);
-    let checked = pool.within(leased.session.check(&config)).await;
+pub(crate) async fn open<S: LeaseSession>(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
+    let pool = Pool::<S>::new(config)?;
+    let config = &pool.config;
+    let checked = pool.with(async |session| session.check(config).await).await;
     let rows = LeaseRows {
-        widths: leased.end(checked).map_err(Failure::into_error)?,
-        pool,
-        statements,
-        profile: profile(&config),
+        widths: checked.map_err(Failure::into_error)?,
+        statements: Statements::new(&S::dialect(config)),
+        profile: profile(config),
         swept: Mutex::new(config.clock.now()),
-        config,
         claims: OwnClaims::default(),
+        pool,
     };
     Ok(Arc::new(LeaseRowStore {
         rows: Arc::new(rows),
@@ -49,26 +46,23 @@ pub(crate) async fn open<D: Dial<Session: LeaseSession>>(
     }))
 }
 
-/// Connects once, and creates a table.
-pub(crate) async fn create<D: Dial<Session: LeaseSession>>(
-    dialer: D,
-    script: &str,
-) -> Result<(), BackendError> {
-    let pool = Pool::new(dialer);
-    let mut leased = pool.lease().await?;
-    let created = pool.within(leased.session.script(script)).await;
-    let created = leased.end(created).map_err(Failure::into_error);
+/// Connects once, and creates the table.
+pub(crate) async fn create<S: LeaseSession>(config: Config) -> Result<(), BackendError> {
+    let dialect = S::dialect(&config);
+    let script = dialect.expand("{one_at_a_time}") + &schema(config.layout, &dialect);
+    let pool = Pool::<S>::new(config)?;
+    let created = pool.with(async |session| session.script(&script).await).await;
     pool.close();
-    created
+    created.map_err(Failure::into_error)
 }
 
-impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
+impl<S: LeaseSession> Backend for LeaseRowStore<S> {
     fn profile(&self) -> &Profile {
         &self.rows.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {
-        &self.rows.config.clock
+        &self.rows.pool.config.clock
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
@@ -126,16 +120,16 @@ impl<D: Dial<Session: LeaseSession>> Backend for LeaseRowStore<D> {
     }
 }
 
-impl<D: Dial<Session: LeaseSession>> Drop for LeaseRowStore<D> {
+impl<S: LeaseSession> Drop for LeaseRowStore<S> {
     fn drop(&mut self) {
         self.rows.pool.close();
     }
 }
 
-impl<D: Dial<Session: LeaseSession>> fmt::Debug for LeaseRowStore<D> {
+impl<S: LeaseSession> fmt::Debug for LeaseRowStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LeaseRowStore")
-            .field(&self.rows.config.address())
+            .field(&self.rows.pool.config.address())
             .finish()
     }
 }

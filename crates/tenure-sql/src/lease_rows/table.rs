@@ -10,47 +10,17 @@ use crate::server::Config;
 /// No key or holder is longer.
 const UNLIMITED: usize = 1000;
 
-/// The columns of a layout's table, with their definitions. The dialect knows the expressions.
-pub(crate) fn definitions(layout: Layout) -> Vec<(&'static str, &'static str)> {
-    let columns = layout.columns();
-    match layout {
-        Layout::Unique => vec![
-            ("id", "bigint {numbered} PRIMARY KEY"),
-            (columns.key, "varchar(200){exact} NOT NULL UNIQUE"),
-            (columns.holder, "varchar(255){text} NOT NULL"),
-            (columns.ends, "{time} NOT NULL"),
-            (columns.changed, "{time} NOT NULL{now_by_default}"),
-        ],
-        Layout::Version => vec![
-            ("id", "bigint {numbered} PRIMARY KEY"),
-            (columns.key, "varchar(200){exact} NOT NULL UNIQUE"),
-            ("version", "bigint NOT NULL DEFAULT 0"),
-            ("locked", "boolean NOT NULL DEFAULT false"),
-            (columns.holder, "varchar(255){text}"),
-            (columns.changed, "{time} NOT NULL{now_by_default}"),
-            (columns.ends, "{time}"),
-        ],
-        // As ShedLock's documentation has it, but on MySQL with an exact collation, and with times that have no zone.
-        Layout::ShedLock => vec![
-            (columns.key, "varchar(64){text} NOT NULL PRIMARY KEY"),
-            (columns.ends, "{time} NOT NULL"),
-            (columns.changed, "{time} NOT NULL{now_by_default}"),
-            (columns.holder, "varchar(255){text} NOT NULL"),
-        ],
-    }
-}
-
 /// The statements that create the table of a layout, if it is not there.
 pub(crate) fn schema(layout: Layout, dialect: &Dialect) -> String {
-    let definitions = definitions(layout).into_iter();
-    let columns: Vec<_> = definitions
+    let columns = layout.form().columns.iter();
+    let columns: Vec<_> = columns
         .map(|(name, definition)| format!("    {name} {definition}"))
         .collect();
     let delete = match layout {
         Layout::Unique => ", DELETE",
         Layout::Version | Layout::ShedLock => "",
     };
-    let (name, version) = (layout.name(), layout.version());
+    let (name, version) = (layout.name(), Layout::VERSION);
     dialect.expand(&format!(
         "-- Layout `{name}`, version {version}. A {{user}} that locks needs: GRANT SELECT, INSERT, UPDATE{delete} ON {{table}} TO {{user}};\n\
          CREATE TABLE IF NOT EXISTS {{table}} (\n{}\n) {{with}}'Tenure: layout {name}, version {version}';\n",
@@ -125,11 +95,9 @@ pub(crate) fn check_table(
     }
     let find = |name: &str| found.iter().find(|column| column.name == name);
     let mut complaints: Vec<Complaint> = Vec::new();
+    let form = config.layout.form();
     // Nothing reads the numbers that the table gives to its rows.
-    for (column, _) in definitions(config.layout)
-        .into_iter()
-        .filter(|(name, _)| *name != "id")
-    {
+    for &(column, _) in form.columns.iter().filter(|(name, _)| *name != "id") {
         let mut add = |cure, words| complaints.push((column, cure, words));
         let Some(is) = find(column) else {
             add(Cure::AddColumn, "is not there".to_owned());
@@ -138,7 +106,7 @@ pub(crate) fn check_table(
         if let Some(words) = complaint(config.layout, kinds, is) {
             add(Cure::ChangeColumn, words);
         }
-        if column == config.layout.columns().key && !is.is_unique {
+        if column == form.key && !is.is_unique {
             let words = "has no unique index of its own, so one key could have two rows";
             add(Cure::AddIndex, words.to_owned());
         }
@@ -151,19 +119,18 @@ pub(crate) fn check_table(
         return refused(format!("{}. {}", what.join("; "), mend(&complaints)));
     }
     let width = |name| find(name).map_or(UNLIMITED, |column| column.width.min(UNLIMITED));
-    let columns = config.layout.columns();
     Ok(Widths {
-        key: width(columns.key),
-        holder: width(columns.holder),
+        key: width(form.key),
+        holder: width(form.holder),
     })
 }
 
 /// Says what is wrong with a column that is there.
 fn complaint(layout: Layout, kinds: &Kinds, is: &Column) -> Option<String> {
-    let (name, columns) = (is.name.as_str(), layout.columns());
-    let (is_key, is_holder) = (name == columns.key, name == columns.holder);
-    let is_time = [columns.ends, columns.changed].contains(&name);
-    let is_null_while_free = layout == Layout::Version && [columns.holder, columns.ends].contains(&name);
+    let (name, form) = (is.name.as_str(), layout.form());
+    let (is_key, is_holder) = (name == form.key, name == form.holder);
+    let is_time = [form.ends, form.changed].contains(&name);
+    let is_null_while_free = layout == Layout::Version && [form.holder, form.ends].contains(&name);
     let types = match name {
         "version" => &["bigint"],
         "locked" => kinds.flag,
@@ -171,41 +138,29 @@ fn complaint(layout: Layout, kinds: &Kinds, is: &Column) -> Option<String> {
         _ if is_holder => kinds.holder,
         _ => kinds.time,
     };
-    if !types.contains(&is.kind.as_str()) {
-        return Some(format!(
-            "has the type `{}`, and not `{}`",
-            is.kind,
-            types.join("` or `")
-        ));
-    }
-    if is_time && is.decimals < kinds.decimals {
+    let (kind, collation) = (&is.kind, &is.collation);
+    Some(if !types.contains(&kind.as_str()) {
+        format!("has the type `{kind}`, and not `{}`", types.join("` or `"))
+    } else if is_time && is.decimals < kinds.decimals {
         // A time that is rounded to a second may end a lease half a second before its holder expects it.
-        let unit = if kinds.decimals > 3 {
-            "microseconds"
-        } else {
-            "milliseconds"
-        };
-        return Some(format!("has times without {unit}"));
-    }
-    if is_key && !is.is_exact {
-        return Some(format!(
-            "has the collation `{}`, which takes different keys for equal, such as two that differ in case or in trailing \
-             blanks, so two keys would be one lock: `{}` is exact",
-            is.collation, kinds.exact
-        ));
-    }
-    if is_holder && !is.is_unicode {
-        return Some(format!(
-            "has the collation `{}`, which lacks some characters",
-            is.collation
-        ));
-    }
-    if is_holder && is.width < LONGEST_ID {
-        return Some(format!(
-            "holds {} characters, and a claim's ID has up to {LONGEST_ID}",
-            is.width
-        ));
-    }
-    (is_null_while_free && !is.is_nullable)
-        .then(|| "may not be NULL, as it is while the key is free".to_owned())
+        match kinds.decimals {
+            ..=3 => "has times without milliseconds".to_owned(),
+            _ => "has times without microseconds".to_owned(),
+        }
+    } else if is_key && !is.is_exact {
+        format!(
+            "has the collation `{collation}`, which takes different keys for equal, such as two that differ in case or in \
+             trailing blanks, so two keys would be one lock: `{}` is exact",
+            kinds.exact
+        )
+    } else if is_holder && !is.is_unicode {
+        format!("has the collation `{collation}`, which lacks some characters")
+    } else if is_holder && is.width < LONGEST_ID {
+        let width = is.width;
+        format!("holds {width} characters, and a claim's ID has up to {LONGEST_ID}")
+    } else if is_null_while_free && !is.is_nullable {
+        "may not be NULL, as it is while the key is free".to_owned()
+    } else {
+        return None;
+    })
 }

@@ -2,21 +2,19 @@
 
 use mysql_async::Error;
 use mysql_async::prelude::Queryable;
-use tenure_backend::Finding;
 
 use super::error::failure;
 use super::session::MySqlSession;
-use super::statements::statements;
-use crate::server::Config;
+use crate::lease_rows::Statements;
 use crate::server::error::Failure;
-use crate::server::findings::{Check, Facts, find};
+use crate::server::findings::{Check, Facts};
 
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_format', 'group_replication_single_primary_mode',
     'innodb_flush_log_at_trx_commit', 'log_bin', 'max_connections', 'read_only', 'rpl_semi_sync_master_enabled',
     'rpl_semi_sync_source_enabled', 'sync_binlog', 'time_zone', 'transaction_isolation', 'tx_isolation', 'wsrep_on')";
 
-const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
-    'Rpl_semi_sync_source_clients', 'Threads_connected', 'wsrep_cluster_size')";
+const COUNTERS: &str = "SHOW STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
+    'Rpl_semi_sync_source_clients', 'Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size')";
 
 /// The server's time, and how far the time of sessions with default settings is from this session's.
 const TIMES: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
@@ -26,7 +24,7 @@ const TIMES: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTA
 const REPLICAS: &str =
     "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
-const CHECKS: [Check; 8] = [
+pub(super) const CHECKS: [Check; 9] = [
     Check::danger(
         |server| server.number("innodb_flush_log_at_trx_commit") != 1,
         "the server does not write each transaction to stable storage (`innodb_flush_log_at_trx_commit` is not 1)",
@@ -76,6 +74,11 @@ const CHECKS: [Check; 8] = [
         "transactions of other programs are `SERIALIZABLE` by default",
         "each row that they read is locked until they end, and clients of Tenure then find it busy",
     ),
+    Check::danger(
+        |server| !server.text("refused").is_empty(),
+        "the user lacks a permission: {refused}",
+        "locks cannot be acquired or released: grant what `tenure schema` lists",
+    ),
 ];
 
 fn waits_for_replicas(server: &Facts) -> bool {
@@ -85,8 +88,8 @@ fn waits_for_replicas(server: &Facts) -> bool {
     })
 }
 
-/// Looks for settings that weaken the locks.
-pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Result<Vec<Finding>, Failure> {
+/// Asks the server for all facts.
+pub(super) async fn facts(session: &mut MySqlSession, statements: &Statements) -> Result<Facts, Failure> {
     let mut facts = Facts::default();
     for names in [SETTINGS, COUNTERS] {
         for (name, value) in session.ask::<(String, String)>(names, Vec::new()).await? {
@@ -104,27 +107,17 @@ pub(super) async fn examine(session: &mut MySqlSession, config: &Config) -> Resu
     }
     facts.add("time", time);
     facts.add("connections", facts.number("threads_connected"));
-    facts.add("is_encrypted", session.is_encrypted);
-    let mut found = find(facts, &CHECKS, config);
-    found.extend(missing_grant(session, config).await?);
-    Ok(found)
-}
-
-/// Prepares each statement, for which the server checks the user's permissions.
-async fn missing_grant(session: &mut MySqlSession, config: &Config) -> Result<Option<Finding>, Failure> {
-    let all = statements(config, session.returns_rows());
-    for statement in all.iter() {
+    facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
+    // The server checks the user's permissions for each statement that it prepares.
+    for statement in statements.iter() {
         match session.conn.prep(&*statement.sql).await {
             Err(Error::Server(refusal)) if [1044, 1142, 1143].contains(&refusal.code) => {
-                return Ok(Some(Finding::danger(
-                    format!("the user lacks a permission: {}", refusal.message),
-                    "locks cannot be acquired or released: grant what `tenure schema` lists",
-                )));
+                facts.add("refused", refusal.message);
             }
             prepared => drop(prepared.map_err(|error| failure(&error))?),
         }
     }
-    Ok(None)
+    Ok(facts)
 }
 
 #[cfg(test)]

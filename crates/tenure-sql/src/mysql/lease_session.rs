@@ -1,31 +1,22 @@
 //! The driver's requests on one connection.
 
-use mysql_async::prelude::Queryable;
-use tenure_backend::{Finding, ServerClock};
-
-use super::error::{failure, unconfirmed};
+use super::error::unconfirmed;
 use super::session::MySqlSession;
 use super::{examine, statements, table};
-use crate::lease_rows::{LeaseSession, Outcome, Statement, Statements, Taken, Values, Widths};
+use crate::lease_rows::{Dialect, LeaseSession, Outcome, Statement, Statements, Taken, Values, Widths};
 use crate::server::Config;
 use crate::server::error::Failure;
+use crate::server::findings::{Check, Facts};
 
 impl LeaseSession for MySqlSession {
-    fn statements(&self, config: &Config) -> Statements {
-        statements::statements(config, self.returns_rows())
+    const CHECKS: &'static [Check] = &examine::CHECKS;
+
+    fn dialect(config: &Config) -> Dialect {
+        statements::dialect(config)
     }
 
     async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
         table::check(self, config).await
-    }
-
-    async fn script(&mut self, script: &str) -> Result<(), Failure> {
-        let ran = self.conn.query_drop(script).await;
-        ran.map_err(|error| failure(&error))
-    }
-
-    fn clock(&self) -> &ServerClock {
-        &self.server_clock
     }
 
     async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
@@ -65,7 +56,7 @@ impl LeaseSession for MySqlSession {
         })
     }
 
-    async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
-        examine::examine(self, config).await
+    async fn facts(&mut self, _: &Config, statements: &Statements) -> Result<Facts, Failure> {
+        examine::facts(self, statements).await
     }
 }

@@ -1,14 +1,12 @@
 //! MySQL and MariaDB: connections, statements, errors and findings.
 
-mod dial;
 mod error;
 mod examine;
 mod lease_session;
 mod session;
 mod statements;
 mod table;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 
-pub(crate) use dial::Dialer;
-pub(crate) use statements::dialect;
+pub(crate) use session::MySqlSession;

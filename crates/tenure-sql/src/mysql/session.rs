@@ -1,16 +1,20 @@
-//! One connection, on which statements run one after the other.
+//! One connection: logging in, and statements that run one after the other.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, Error, Params, from_row_opt};
-use tenure_backend::{Clock, ServerClock};
+use mysql_async::{Conn, Error, OptsBuilder, Params, from_row_opt};
+use tenure_backend::{BackendError, Clock, ServerClock};
 
-use super::error::failure;
+use super::error::{failure, refused_login, still_clock, weak_sql_mode};
+use super::statements::dialect;
+use super::tls::{self, Tls};
 use crate::lease_rows::{Row, Statement, Statements, Value, Values};
-use crate::server::dial::Session;
-use crate::server::error::{Failure, unexpected_reply};
+use crate::server::dial::{Session, look_up, user};
+use crate::server::error::{Failure, not_writable, unexpected_reply};
+use crate::server::{Config, Place};
 
 /// A connection to a server that accepts writes.
 ///
@@ -20,7 +24,6 @@ pub(crate) struct MySqlSession {
     pub(super) server_clock: ServerClock,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_mariadb: bool,
-    pub(super) is_encrypted: bool,
 }
 
 /// The error for a column that may not be NULL. The key of a request that comes too late is NULL.
@@ -40,19 +43,33 @@ type Columns = (
 type Seen = (Option<Row>, i64);
 
 impl Session for MySqlSession {
+    type Tls = Tls;
+
+    fn tls(config: &Config) -> Result<Tls, BackendError> {
+        tls::settings(config)
+    }
+
+    async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<Self, BackendError> {
+        connect(config, tls, place).await
+    }
+
     /// Nothing reads from the connection between two statements. So if the server closes it, only the next statement
     /// notices, and its outcome is unknown.
     fn is_closed(&self) -> bool {
         self.conn.is_disconnected()
     }
+
+    fn clock(&self) -> &ServerClock {
+        &self.server_clock
+    }
+
+    async fn script(&mut self, script: &str) -> Result<(), Failure> {
+        let ran = self.conn.query_drop(script).await;
+        ran.map_err(|error| failure(&error))
+    }
 }
 
 impl MySqlSession {
-    /// Returns whether the server knows `INSERT … RETURNING`.
-    pub(super) fn returns_rows(&self) -> bool {
-        self.is_mariadb && self.conn.server_version() >= (10, 5, 0)
-    }
-
     /// Runs a query, and decodes the rows that it returns.
     pub(super) async fn ask<T: FromRow>(
         &mut self,
@@ -135,4 +152,84 @@ fn seen((key, holder, token, is_held, left, now): Columns) -> Seen {
         left: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or_default())),
     });
     (row, now)
+}
+
+/// The client reads no setting of the server that it is given here, which saves a request at each connect.
+const MAX_PACKET: usize = 4 * 1024 * 1024;
+const WAIT_TIMEOUT: usize = 8 * 3600;
+
+/// Each statement is a transaction of its own, which sees what is committed, and waits for no other.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// On MySQL a second is the shortest wait for a row. The other time limit is that of a change to the table's definition. The
+/// server may be set to ignore the character set that the client names at its login.
+const SETTINGS: &str = "SET NAMES utf8mb4, autocommit = 1, time_zone = '{zone}', lock_wait_timeout = 1,
+    innodb_lock_wait_timeout = IF(VERSION() LIKE '%MariaDB%', 0, 1)";
+
+/// What the server says of itself at each connect. An option of the server makes `SYSDATE` return the time at which the
+/// statement began, as `NOW` always does. A server that is `super_read_only` is also `read_only`; the replicas of some cloud
+/// providers are `innodb_read_only` alone.
+const GREETING: &str = "SELECT {now_us}, SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
+    CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only";
+
+/// Connects, sets the session up, and asks the server what it is.
+async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<MySqlSession, BackendError> {
+    let settings = match place {
+        Place::Host(host) => {
+            let found: Vec<IpAddr> = look_up(host).await?.iter().map(SocketAddr::ip).collect();
+            let settings = settings(config).await?.ip_or_hostname(host.name());
+            settings.tcp_port(host.port_or(3306)).resolved_ips(Some(found))
+        }
+        Place::Socket(path, _) => settings(config).await?.socket(Some(path.display().to_string())),
+    };
+    let dialect = dialect(config);
+    let greeted = async {
+        let mut conn = match place {
+            Place::Host(_) => tls::connect(config, tls, settings).await?,
+            Place::Socket(..) => Conn::new(settings).await?,
+        };
+        conn.query_drop(ISOLATION).await?;
+        conn.query_drop(dialect.expand(SETTINGS)).await?;
+        let greeting = conn
+            .query_first::<mysql_async::Row, _>(dialect.expand(GREETING))
+            .await?;
+        Ok::<_, Error>((conn, greeting))
+    };
+    let greeted = greeted
+        .await
+        .map_err(|error| refused_login(&error, &place.to_string()));
+    let (conn, greeting) = greeted?;
+    let greeting = greeting.and_then(|row| from_row_opt(row).ok());
+    let greeting: (i64, bool, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
+    let (time, stands_still, version, sql_mode, is_writable) = greeting;
+    if !is_writable {
+        let why = "each is read-only; name the primary server";
+        return Err(not_writable(&config.address(), why));
+    }
+    if !sql_mode.contains("STRICT_TRANS_TABLES") && !sql_mode.contains("STRICT_ALL_TABLES") {
+        return Err(weak_sql_mode());
+    }
+    if stands_still {
+        return Err(still_clock());
+    }
+    Ok(MySqlSession {
+        server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
+        clock: config.clock.clone(),
+        is_mariadb: version.contains("MariaDB"),
+        conn,
+    })
+}
+
+async fn settings(config: &Config) -> Result<OptsBuilder, BackendError> {
+    let credentials = config.login.credentials().await?;
+    Ok(OptsBuilder::default()
+        .user(Some(user(config, &credentials)?))
+        .pass(credentials.secret().map(|password| password.expose()))
+        .db_name(config.dbname.as_deref())
+        // Otherwise the client would connect again, past a tunnel or a proxy, to the socket that the server names.
+        .prefer_socket(false)
+        .client_found_rows(false)
+        .max_allowed_packet(Some(MAX_PACKET))
+        .wait_timeout(Some(WAIT_TIMEOUT))
+        .connect_attribute("program_name", config.application_name.as_str()))
 }

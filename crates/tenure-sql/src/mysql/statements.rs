@@ -4,7 +4,7 @@
 //! lock wait of its connection is 0 s on MariaDB and 1 s, the least, on MySQL. Assignments take place from left to right, so a
 //! condition is computed once, in the first one.
 
-use crate::lease_rows::{Dialect, Layout, Statements};
+use crate::lease_rows::{Dialect, Layout};
 use crate::server::Config;
 
 /// Returns the server's time even if there is no row.
@@ -26,7 +26,7 @@ const ROW_TAKE: &str = "INSERT INTO {table} ({key}, {holder}, {ends}, {changed})
     ON DUPLICATE KEY UPDATE
         {changed} = IF(@free := (NOT {held} AND NOT {mine} AND {now_us} < :until), {now}, {changed}),
         {holder} = IF(@free, VALUES({holder}), {holder}),
-        {ends} = IF(@free, {later}, {ends})";
+        {ends} = IF(@free, {later}, {ends}) {returning}";
 
 const VERSION_TAKE: &str =
     "UPDATE {table} SET version = LAST_INSERT_ID(version + :tokens), {holder} = :holder, locked = 1,
@@ -36,7 +36,7 @@ const VERSION_TAKE: &str =
 /// A new row's version begins at the time in microseconds, so that tokens rise even after the row was deleted.
 const VERSION_INSERT: &str = "INSERT INTO {table} ({key}, version, locked, {holder}, {changed}, {ends})
     VALUES ({key_in_time}, GREATEST(:tokens, {now_us}), 1, :holder, {now}, {later})
-    ON DUPLICATE KEY UPDATE {key} = VALUES({key})";
+    ON DUPLICATE KEY UPDATE {key} = VALUES({key}) {returning}";
 
 const VERSION_CLEAR: &str =
     "UPDATE {table} SET locked = 0, {holder} = NULL, version = version + 1, {changed} = {now}, {ends} = NULL
@@ -52,7 +52,7 @@ const VERSION_SETTLE: &str = "UPDATE {table} SET locked = 0, version = version +
 
 const UNIQUE_CLEAR: &str = "DELETE FROM {table} WHERE {key} = :key AND {mine}";
 
-const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - INTERVAL :idle MICROSECOND LIMIT 500";
+const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - INTERVAL {idle} MICROSECOND LIMIT 500";
 
 /// Half a millisecond, because MySQL rounds to the next one, and the key would stay held until then.
 const SHEDLOCK_RELEASE: &str = "UPDATE {table} SET {ends} = LEAST({ends}, {now} - INTERVAL 500 MICROSECOND)
@@ -61,125 +61,96 @@ const SHEDLOCK_RELEASE: &str = "UPDATE {table} SET {ends} = LEAST({ends}, {now} 
 const ROW_EVICT: &str = "UPDATE {table} SET {holder} = :holder, {changed} = {now}, {ends} = {later}
     WHERE {key} = :key AND {holder} = :target AND {held}";
 
-/// Makes the statements of a layout. `returns`: the server knows `INSERT … RETURNING`.
-pub(super) fn statements(config: &Config, returns: bool) -> Statements {
-    let dialect = dialect(config);
-    let statement = |template: &str| dialect.statement(template);
-    let insert = |template: &str| match returns {
-        true => statement(&format!("{template} RETURNING {{row}}")),
-        false => statement(template),
-    };
-    let (take, new, raise) = match config.layout {
-        Layout::Version => (
-            statement(VERSION_TAKE),
-            Some(insert(VERSION_INSERT)),
-            ", version = GREATEST(version, :raise)",
-        ),
-        Layout::Unique | Layout::ShedLock => (insert(ROW_TAKE), None, ""),
-    };
-    let (release, clear, evict) = match config.layout {
-        Layout::Version => (
-            format!("{VERSION_CLEAR} AND {{held}}"),
-            Some(VERSION_CLEAR),
-            VERSION_EVICT,
-        ),
-        Layout::Unique => (
-            format!("{UNIQUE_CLEAR} AND {{held}}"),
-            Some(UNIQUE_CLEAR),
-            ROW_EVICT,
-        ),
-        Layout::ShedLock => (SHEDLOCK_RELEASE.to_owned(), None, ROW_EVICT),
-    };
-    Statements {
-        take,
-        insert: new,
-        look: statement(LOOK),
-        renew: statement(&format!(
-            "UPDATE {{table}} SET {{ends}} = IF(:shorten = 1, LEAST({{ends}}, {{later}}), {{later}}){raise} \
-             WHERE {{key}} = :key AND {{mine}} AND {{held}}"
-        )),
-        release: statement(&release),
-        // The release after the lease's end: a textbook client does not take a row whose lease has ended.
-        clear: clear.map(statement),
-        evict: statement(evict),
-        settle: (config.layout == Layout::Version).then(|| statement(VERSION_SETTLE)),
-        list: statement(LIST),
-        sweep: (config.layout == Layout::Unique).then(|| statement(UNIQUE_SWEEP)),
-    }
-}
+const RENEW: &str = "UPDATE {table} SET {ends} = IF(:shorten = 1, LEAST({ends}, {later}), {later}){raise}
+    WHERE {key} = :key AND {mine} AND {held}";
 
 /// The collations that tell all keys apart, also those that differ in case or in trailing blanks.
 pub(super) const EXACT_ON_MARIADB: &str = "utf8mb4_nopad_bin";
 pub(super) const EXACT_ON_MYSQL: &str = "utf8mb4_0900_bin";
 
-/// The table with its database, quoted because either may be a reserved word, such as `lock`.
-fn table(config: &Config) -> String {
-    format!("`{}`", config.table_name().replace('.', "`.`"))
-}
-
-/// The server's time as the columns have it. NOW() would be the time at which the statement began.
-pub(super) fn now(config: &Config) -> String {
-    config
-        .server_clock
-        .clone()
-        .unwrap_or_else(|| "SYSDATE(6)".to_owned())
-}
-
-/// A time in microseconds since 1970.
-pub(super) fn now_us(now: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})")
-}
-
-/// How MySQL and MariaDB write the expressions of a layout.
-pub(crate) fn dialect(config: &Config) -> Dialect {
-    let layout = config.layout;
-    let (held, token, left) = match layout {
-        // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
-        Layout::Version => (
-            "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))",
-            "version",
-            "IF({ends} > {changed}, TIMESTAMPDIFF(MICROSECOND, {now}, {ends}), NULL)",
-        ),
-        Layout::Unique | Layout::ShedLock => (
-            "({ends} > {now})",
-            "NULL",
-            "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})",
-        ),
-    };
-    let (later, time, default) = match layout {
-        // Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
-        Layout::ShedLock => (
-            "({now} + INTERVAL :lease + 999 MICROSECOND)",
-            "DATETIME(3)",
-            " DEFAULT CURRENT_TIMESTAMP(3)",
-        ),
-        Layout::Unique | Layout::Version => (
-            "({now} + INTERVAL :lease MICROSECOND)",
-            "DATETIME(6)",
-            " DEFAULT CURRENT_TIMESTAMP(6)",
-        ),
-    };
+/// The texts of `unique`, of which the other layouts replace some.
+const ROW: [(&str, &str); 28] = [
+    ("take", ROW_TAKE),
+    ("look", LOOK),
+    ("list", LIST),
+    ("renew", RENEW),
+    ("evict", ROW_EVICT),
+    // MariaDB reads the comment, and MySQL knows no such clause.
+    ("returning", "/*M!100500 RETURNING {row} */"),
+    ("key_in_time", "IF({now_us} < :until, :key, NULL)"),
+    // NOW() would be the time at which the statement began.
+    ("now", "{clock}"),
+    ("now_us", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now})"),
+    ("later", "({now} + INTERVAL :lease MICROSECOND)"),
+    ("mine", "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)"),
+    ("held", "({ends} > {now})"),
+    ("token", "NULL"),
+    ("left", "{until_end}"),
+    ("until_end", "TIMESTAMPDIFF(MICROSECOND, {now}, {ends})"),
+    ("row", "{key}, {holder}, {token}, {held}, {left}, {now_us}"),
+    ("raise", ""),
+    ("user", "user"),
+    ("numbered", "NOT NULL AUTO_INCREMENT"),
+    ("exact", "{text}"),
     // MariaDB reads the comment that begins with `/*M!`, MySQL that with its version.
-    let text =
-        format!(" CHARACTER SET utf8mb4 COLLATE /*M! {EXACT_ON_MARIADB} */ /*!80017 {EXACT_ON_MYSQL} */");
-    let expressions = [
-        ("table", &*table(config)),
-        ("now", &now(config)),
-        ("now_us", &now_us("{now}")),
-        ("later", later),
-        ("key_in_time", "IF({now_us} < :until, :key, NULL)"),
-        ("mine", "COALESCE(SUBSTRING_INDEX({holder}, ' ', 1) = :id, FALSE)"),
-        ("held", held),
-        ("token", token),
-        ("left", left),
-        ("row", "{key}, {holder}, {token}, {held}, {left}, {now_us}"),
-        ("user", "user"),
-        ("numbered", "NOT NULL AUTO_INCREMENT"),
-        ("exact", "{text}"),
-        ("text", &text),
-        ("time", time),
-        ("now_by_default", default),
-        ("with", "ENGINE = InnoDB COMMENT = "),
+    (
+        "text",
+        " CHARACTER SET utf8mb4 COLLATE /*M! {exact_on_mariadb} */ /*!80017 {exact_on_mysql} */",
+    ),
+    ("exact_on_mariadb", EXACT_ON_MARIADB),
+    ("exact_on_mysql", EXACT_ON_MYSQL),
+    ("time", "DATETIME({decimals})"),
+    ("decimals", "6"),
+    ("now_by_default", " DEFAULT CURRENT_TIMESTAMP({decimals})"),
+    ("with", "ENGINE = InnoDB COMMENT = "),
+    ("one_at_a_time", ""),
+];
+
+const UNIQUE: &[(&str, &str)] = &[
+    ("release", "{clear} AND {held}"),
+    ("clear", UNIQUE_CLEAR),
+    ("sweep", UNIQUE_SWEEP),
+];
+
+const VERSION: &[(&str, &str)] = &[
+    ("take", VERSION_TAKE),
+    ("insert", VERSION_INSERT),
+    ("release", "{clear} AND {held}"),
+    // The release after the lease's end: a textbook client does not take a row whose lease has ended.
+    ("clear", VERSION_CLEAR),
+    ("evict", VERSION_EVICT),
+    ("settle", VERSION_SETTLE),
+    ("raise", ", version = GREATEST(version, :raise)"),
+    // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
+    (
+        "held",
+        "(locked AND NOT COALESCE({ends} > {changed} AND {ends} <= {now}, FALSE))",
+    ),
+    ("token", "version"),
+    ("left", "IF({ends} > {changed}, {until_end}, NULL)"),
+];
+
+/// Its times have milliseconds, and MariaDB cuts off what is between two: the end is rounded up.
+const SHEDLOCK: &[(&str, &str)] = &[
+    ("release", SHEDLOCK_RELEASE),
+    ("later", "({now} + INTERVAL :lease + 999 MICROSECOND)"),
+    ("decimals", "3"),
+];
+
+/// How MySQL and MariaDB write the table and the statements of a layout.
+pub(super) fn dialect(config: &Config) -> Dialect {
+    let of_layout = match config.layout {
+        Layout::Unique => UNIQUE,
+        Layout::Version => VERSION,
+        Layout::ShedLock => SHEDLOCK,
+    };
+    // Quoted because either name may be a reserved word, such as `lock`.
+    let table = format!("`{}`", config.table_name().replace('.', "`.`"));
+    let of_config = [
+        ("table", &*table),
+        ("clock", &config.server_clock),
+        ("zone", &config.time_zone),
+        ("idle", &config.sweep_after.as_micros().to_string()),
     ];
-    Dialect::new(layout, None, &expressions)
+    Dialect::new(config.layout, None, ROW.iter().chain(of_layout).chain(&of_config))
 }

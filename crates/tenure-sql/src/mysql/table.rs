@@ -2,9 +2,7 @@
 
 use super::session::MySqlSession;
 use super::statements::{EXACT_ON_MARIADB, EXACT_ON_MYSQL, dialect};
-use crate::lease_rows::{
-    Column, Complaint, Cure, Kinds, LONGEST_ID, Layout, Widths, check_table, definitions,
-};
+use crate::lease_rows::{Column, Complaint, Cure, Kinds, LONGEST_ID, Layout, Widths, check_table};
 use crate::server::Config;
 use crate::server::error::Failure;
 
@@ -89,9 +87,8 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
 
 /// The part of an `ALTER TABLE` that mends a column.
 fn change((name, cure, _): &Complaint, config: &Config, found: &[Column], exact: &str) -> String {
-    let name = *name;
-    let all = definitions(config.layout);
-    let definition = all.iter().find(|(column, _)| *column == name);
+    let (name, form) = (*name, config.layout.form());
+    let definition = form.columns.iter().find(|(column, _)| *column == name);
     let definition = definition.map_or("", |(_, definition)| *definition);
     let text = format!(" CHARACTER SET utf8mb4 COLLATE {exact}");
     let definition = definition.replace("{exact}", &text).replace("{text}", &text);
@@ -101,7 +98,7 @@ fn change((name, cure, _): &Complaint, config: &Config, found: &[Column], exact:
         Cure::ChangeColumn => {
             // An index stays, and a text keeps its length, unless that is too short.
             let definition = definition.replace(" UNIQUE", "").replace(" PRIMARY KEY", "");
-            let is_long = |width| name == config.layout.columns().key || width >= LONGEST_ID;
+            let is_long = |width| name == form.key || width >= LONGEST_ID;
             let found = found
                 .iter()
                 .find(|column| column.name == name && column.kind == "varchar");

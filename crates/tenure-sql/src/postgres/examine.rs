@@ -1,12 +1,11 @@
 //! What `tenure doctor` finds: settings of the server, of the role and of the table that weaken the locks.
 
-use tenure_backend::Finding;
 use tokio_postgres::types::Type;
 
 use super::session::PgSession;
 use crate::server::Config;
 use crate::server::error::Failure;
-use crate::server::findings::{Check, Facts, find};
+use crate::server::findings::{Check, Facts};
 
 /// All that is asked of the server, as names and texts. The last column compares the time zone in January and July. A usual
 /// role sees the number of all sessions, but not those of others. A standby that is more than 16 MiB behind has lost
@@ -33,7 +32,7 @@ const FACTS: &str = "SELECT key, value FROM (SELECT current_setting('fsync') AS 
         - timezone($2, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks
     ) facts, jsonb_each_text(to_jsonb(facts)) WHERE value IS NOT NULL";
 
-const CHECKS: [Check; 11] = [
+pub(super) const CHECKS: [Check; 11] = [
     Check::danger(
         |server| server.is_off("fsync") || server.is_off("full_page_writes"),
         "the server does not write to stable storage (`fsync` or `full_page_writes` is off)",
@@ -100,14 +99,16 @@ fn waits_for_standbys(server: &Facts) -> bool {
         && !["off", "local"].contains(&server.text("synchronous_commit"))
 }
 
-/// Looks for settings that weaken the locks.
-pub(super) async fn examine(session: &PgSession, config: &Config) -> Result<Vec<Finding>, Failure> {
-    let table = config.table_name();
+/// Asks the server for all facts.
+pub(super) async fn facts(session: &PgSession, config: &Config) -> Result<Facts, Failure> {
     // An offset is the same all year.
-    let zone = config.time_zone.as_deref();
-    let zone = zone.filter(|zone| !zone.starts_with(['+', '-'])).unwrap_or("UTC");
+    let zone = match config.time_zone.starts_with(['+', '-']) {
+        true => "UTC",
+        false => &config.time_zone,
+    };
+    let params: [&str; 2] = [&config.table_name(), zone];
     let rows = session
-        .ask(FACTS, &[(&table, Type::TEXT), (&zone, Type::TEXT)])
+        .ask(FACTS, &params.each_ref().map(|text| (text as _, Type::TEXT)))
         .await?;
     let mut facts = Facts::default();
     for row in rows {
@@ -115,5 +116,5 @@ pub(super) async fn examine(session: &PgSession, config: &Config) -> Result<Vec<
     }
     facts.add("zone", zone);
     facts.add("is_pooled", session.is_pooled);
-    Ok(find(facts, &CHECKS, config))
+    Ok(facts)
 }

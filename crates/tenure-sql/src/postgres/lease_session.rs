@@ -2,31 +2,22 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Finding, ServerClock};
-
-use super::error::failure;
 use super::session::PgSession;
 use super::{examine, statements, table};
-use crate::lease_rows::{LeaseSession, Outcome, Row, Statement, Statements, Taken, Values, Widths};
+use crate::lease_rows::{Dialect, LeaseSession, Outcome, Row, Statement, Statements, Taken, Values, Widths};
 use crate::server::Config;
 use crate::server::error::{Failure, unexpected_reply};
+use crate::server::findings::{Check, Facts};
 
 impl LeaseSession for PgSession {
-    fn statements(&self, config: &Config) -> Statements {
-        statements::statements(config)
+    const CHECKS: &'static [Check] = &examine::CHECKS;
+
+    fn dialect(config: &Config) -> Dialect {
+        statements::dialect(config)
     }
 
     async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
         table::check(self, config).await
-    }
-
-    async fn script(&mut self, script: &str) -> Result<(), Failure> {
-        let ran = self.client.batch_execute(script).await;
-        ran.map_err(|error| failure(&error))
-    }
-
-    fn clock(&self) -> &ServerClock {
-        &self.server_clock
     }
 
     async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
@@ -44,8 +35,8 @@ impl LeaseSession for PgSession {
         Ok(taken)
     }
 
-    async fn examine(&mut self, config: &Config) -> Result<Vec<Finding>, Failure> {
-        examine::examine(self, config).await
+    async fn facts(&mut self, config: &Config, _: &Statements) -> Result<Facts, Failure> {
+        examine::facts(self, config).await
     }
 }
 

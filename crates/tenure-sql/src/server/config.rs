@@ -12,12 +12,9 @@ use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl
 use super::error::invalid;
 use crate::lease_rows::Layout;
 
-/// The layouts that a URL may name.
-const LAYOUTS: [&str; 3] = ["unique", "version", "shedlock"];
-
 /// Options that both kinds of database have.
 const COMMON: [Known; 15] = [
-    Known::one_of("layout", &LAYOUTS),
+    Known::one_of("layout", &["unique", "version", "shedlock"]),
     Known::text("table"),
     Known::text("schema"),
     Known::text("connections"),
@@ -46,6 +43,10 @@ pub(crate) struct Names {
     /// In URLs, in profiles, and as the feature of this crate.
     pub(crate) scheme: &'static str,
     port: u16,
+    /// The function that reads the server's clock.
+    clock: &'static str,
+    /// The zone of the times in a table, unless the URL names another.
+    time_zone: &'static str,
     tls_option: &'static str,
     /// The values of that option, in the order of [`TlsMode::ALL`].
     tls_modes: &'static [&'static str; 5],
@@ -57,12 +58,16 @@ impl Database {
             Database::Postgres => &Names {
                 scheme: "postgres",
                 port: 5432,
+                clock: "clock_timestamp()",
+                time_zone: "UTC",
                 tls_option: "sslmode",
                 tls_modes: &["disable", "prefer", "require", "verify-ca", "verify-full"],
             },
             Database::MySql => &Names {
                 scheme: "mysql",
                 port: 3306,
+                clock: "SYSDATE(6)",
+                time_zone: "+00:00",
                 tls_option: "ssl-mode",
                 tls_modes: &[
                     "disabled",
@@ -105,11 +110,10 @@ impl TlsMode {
     ];
 }
 
-/// Where the server is.
+/// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Tried in turn until one accepts writes.
-    Hosts(Vec<Host>),
+    Host(Host),
     /// A Unix socket: on PostgreSQL the folder and the port in the socket's name, on MySQL the socket itself.
     Socket(PathBuf, u16),
 }
@@ -130,15 +134,15 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(crate) database: Database,
-    pub(crate) place: Place,
+    /// Tried in turn until one accepts writes.
+    pub(crate) places: Vec<Place>,
     pub(crate) login: Login,
     pub(crate) dbname: Option<String>,
     pub(crate) schema: Option<String>,
     pub(crate) table: String,
     pub(crate) layout: Layout,
     pub(crate) tls: TlsMode,
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) tls_files: Tls,
     pub(crate) application_name: String,
     /// Command-line options for the server process, which PostgreSQL accepts at each connect.
     #[cfg_attr(
@@ -146,7 +150,7 @@ pub struct Config {
         expect(dead_code, reason = "only PostgreSQL has it")
     )]
     pub(crate) options: Option<String>,
-    pub(crate) time_zone: Option<String>,
+    pub(crate) time_zone: String,
     pub(crate) connections: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) command_timeout: Duration,
@@ -154,8 +158,8 @@ pub struct Config {
     /// An idle connection is closed after this time.
     pub(crate) idle: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The expression with which statements read the server's clock; `None` for the database's own function.
-    pub(crate) server_clock: Option<String>,
+    /// The expression with which statements read the server's clock.
+    pub(crate) server_clock: String,
 }
 
 impl Config {
@@ -180,37 +184,30 @@ impl Config {
         }
         let options = url.options(&known).map_err(invalid)?;
         let layout = layout(&options)?;
-        let files = Tls::from_options(&options, names.scheme, true)?.unwrap_or_default();
+        let limit = |name, usual| options.duration(name).unwrap_or(Duration::from_secs(usual));
         let config = Config {
             database,
-            place: place(url, &options, names.port)?,
+            places: places(url, &options, names.port)?,
             login: Login::new(url.user(), url.password(), options.path("password_file"))?,
             dbname: Some(url.path().to_owned()).filter(|name| !name.is_empty()),
             schema: identifier(&options, "schema")?,
-            table: identifier(&options, "table")?.unwrap_or_else(|| layout.table().to_owned()),
+            table: identifier(&options, "table")?.unwrap_or_else(|| layout.form().table.to_owned()),
             layout,
             tls: tls_mode(&options, names),
-            ca: files.ca,
-            identity: files.identity,
+            tls_files: Tls::from_options(&options, names.scheme, true)?.unwrap_or_default(),
             application_name: options.text("application_name").unwrap_or("tenure").to_owned(),
             options: match database {
                 Database::Postgres => options.text("options").map(str::to_owned),
                 Database::MySql => None,
             },
-            time_zone: time_zone(&options)?,
+            time_zone: time_zone(&options)?.unwrap_or(names.time_zone).to_owned(),
             connections: connections(&options)?,
-            connect_timeout: options
-                .duration("connect_timeout")
-                .unwrap_or(Duration::from_secs(5)),
-            command_timeout: options
-                .duration("command_timeout")
-                .unwrap_or(Duration::from_secs(3)),
-            sweep_after: options
-                .duration("sweep_after")
-                .unwrap_or(Duration::from_secs(600)),
+            connect_timeout: limit("connect_timeout", 5),
+            command_timeout: limit("command_timeout", 3),
+            sweep_after: limit("sweep_after", 600),
             idle: Duration::from_secs(10),
             clock: Arc::new(SystemClock),
-            server_clock: None,
+            server_clock: names.clock.to_owned(),
         };
         config.check()?;
         Ok(config)
@@ -222,7 +219,7 @@ impl Config {
                 "the URL names no database: write `mysql://HOST/DATABASE`",
             ));
         }
-        if self.tls < TlsMode::Require && (self.ca.is_some() || self.identity.is_some()) {
+        if self.tls < TlsMode::Require && (self.tls_files.ca.is_some() || self.tls_files.identity.is_some()) {
             return Err(invalid(format!(
                 "`ca`, `cert` and `key` are for TLS: add `{}`, or at least `{}`",
                 self.database.tls_option(TlsMode::VerifyFull),
@@ -276,7 +273,7 @@ impl Config {
     #[doc(hidden)]
     #[must_use]
     pub fn server_clock(self, expression: &str) -> Self {
-        let server_clock = Some(expression.to_owned());
+        let server_clock = expression.to_owned();
         Config { server_clock, ..self }
     }
 
@@ -290,7 +287,8 @@ impl Config {
 
     /// The servers as `host:port`, or the path of the socket.
     pub fn address(&self) -> String {
-        self.place.to_string()
+        let places: Vec<String> = self.places.iter().map(Place::to_string).collect();
+        places.join(",")
     }
 
     /// The table with its schema, as statements name it. Both are identifiers of letters, digits and `_`.
@@ -305,33 +303,31 @@ impl Config {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Hosts(hosts) => {
-                let hosts: Vec<String> = hosts.iter().map(Host::to_string).collect();
-                f.write_str(&hosts.join(","))
-            }
-            Place::Socket(path, _) => write!(f, "{}", path.display()),
+            Place::Host(host) => host.fmt(f),
+            Place::Socket(path, _) => path.display().fmt(f),
         }
     }
 }
 
 fn layout(options: &Options) -> Result<Layout, BackendError> {
-    match options.one_of("layout") {
-        Some("unique") => Ok(Layout::Unique),
-        Some("version") => Ok(Layout::Version),
-        Some(_) => Ok(Layout::ShedLock),
-        None => Err(invalid(
+    let named = options.one_of("layout");
+    let layout = Layout::ALL
+        .into_iter()
+        .find(|layout| Some(layout.name()) == named);
+    layout.ok_or_else(|| {
+        invalid(
             "the URL names no layout: add `?layout=version` (a table of locks with fencing tokens), `?layout=unique` \
              (insert and delete, without tokens), or `?layout=shedlock` (the table of Java's ShedLock)",
-        )),
-    }
+        )
+    })
 }
 
-fn place(url: &StoreUrl, options: &Options, port: u16) -> Result<Place, BackendError> {
+fn places(url: &StoreUrl, options: &Options, port: u16) -> Result<Vec<Place>, BackendError> {
     let Some(path) = options.text("host") else {
         let hosts = url.hosts().iter().cloned();
-        return Ok(Place::Hosts(
-            hosts.map(|host| host.with_default_port(port)).collect(),
-        ));
+        return Ok(hosts
+            .map(|host| Place::Host(host.with_default_port(port)))
+            .collect());
     };
     if !path.starts_with('/') {
         return Err(invalid(
@@ -340,7 +336,7 @@ fn place(url: &StoreUrl, options: &Options, port: u16) -> Result<Place, BackendE
         ));
     }
     let port = url.hosts().first().map_or(port, |host| host.port_or(port));
-    Ok(Place::Socket(path.into(), port))
+    Ok(vec![Place::Socket(path.into(), port)])
 }
 
 fn tls_mode(options: &Options, names: &Names) -> TlsMode {
@@ -367,7 +363,7 @@ fn identifier(options: &Options, name: &str) -> Result<Option<String>, BackendEr
 }
 
 /// Reads a time zone: an offset, or a name. Some programs count names such as `GMT+2` eastwards and others westwards.
-fn time_zone(options: &Options) -> Result<Option<String>, BackendError> {
+fn time_zone(options: &Options) -> Result<Option<&str>, BackendError> {
     let Some(text) = options.text("time_zone") else {
         return Ok(None);
     };
@@ -384,7 +380,7 @@ fn time_zone(options: &Options) -> Result<Option<String>, BackendError> {
         && bytes.iter().all(is_allowed)
         && !bytes.windows(2).any(is_sign_of_offset);
     match is_offset || is_name {
-        true => Ok(Some(text.to_owned())),
+        true => Ok(Some(text)),
         false => Err(invalid(
             "`time_zone` is not a time zone: write an offset such as `+02:00`, or a name such as `UTC` or `Europe/Berlin`",
         )),

@@ -1,55 +1,57 @@
-//! Connecting: tries each host in turn until one accepts the login and writes.
+//! Connecting: tries each place in turn until one accepts the login and writes.
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::{BackendError, Effect, Fault, ServerClock};
 use tenure_endpoint::{Credentials, Host, addresses};
 use tokio::time::timeout;
 
 use super::config::{Config, Place};
-use super::error::{invalid, not_connected};
+use super::error::{Failure, invalid, not_connected};
 
-/// Opens connections to one kind of database.
-pub(crate) trait Dial: Send + Sync + 'static {
-    type Session: Session;
+/// A connection to one kind of database server. Its layouts add what they ask of it.
+pub(crate) trait Session: Sized + Send + 'static {
+    /// The settings of TLS, as the client crate wants to have them.
+    type Tls: Send + Sync;
 
-    fn config(&self) -> &Config;
+    /// Reads the certificates if TLS may be used. Fails if they are invalid.
+    fn tls(config: &Config) -> Result<Self::Tls, BackendError>;
 
-    /// Connects to a host. Fails if it accepts no writes.
-    fn host(&self, host: &Host) -> impl Future<Output = Result<Self::Session, BackendError>> + Send;
+    /// Connects and logs in. Fails if the server accepts no writes.
+    fn connect(
+        config: &Config,
+        tls: &Self::Tls,
+        place: &Place,
+    ) -> impl Future<Output = Result<Self, BackendError>> + Send;
 
-    /// Connects to a Unix socket. Fails if its server accepts no writes.
-    fn socket(
-        &self,
-        path: &Path,
-        port: u16,
-    ) -> impl Future<Output = Result<Self::Session, BackendError>> + Send;
-}
-
-/// A connection.
-pub(crate) trait Session: Send + 'static {
     /// Returns whether the server or the network has closed the connection, as far as is known without a request.
     fn is_closed(&self) -> bool;
+
+    /// A lower bound of the server's clock, from the replies on this connection.
+    fn clock(&self) -> &ServerClock;
+
+    /// Runs statements without parameters.
+    fn script(&mut self, script: &str) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Connects to the place that the settings name. `first` is the index of the host that answered last: it is tried first.
-pub(super) async fn dial<D: Dial>(dialer: &D, first: &AtomicUsize) -> Result<D::Session, BackendError> {
-    let config = dialer.config();
-    let hosts = match &config.place {
-        Place::Socket(path, port) => return dialer.socket(path, *port).await,
-        Place::Hosts(hosts) => hosts,
-    };
+/// Connects to one of the places that the settings name. `first` is the index of the one that answered last: it is tried
+/// first.
+pub(super) async fn dial<S: Session>(
+    config: &Config,
+    tls: &S::Tls,
+    first: &AtomicUsize,
+) -> Result<S, BackendError> {
+    let places = &config.places;
     // A silent host must leave time for the others.
-    let limit = config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+    let limit = config.connect_timeout / u32::try_from(places.len()).unwrap_or(u32::MAX).max(1);
     let last = first.load(Ordering::Relaxed);
     let mut failed: Option<BackendError> = None;
-    for index in (last..hosts.len()).chain(0..last) {
-        let host = &hosts[index];
-        let opened = timeout(limit, dialer.host(host)).await;
-        match opened.unwrap_or_else(|_| Err(not_connected(&host.to_string(), limit))) {
+    for index in (last..places.len()).chain(0..last) {
+        let place = &places[index];
+        let opened = timeout(limit, S::connect(config, tls, place)).await;
+        match opened.unwrap_or_else(|_| Err(not_connected(&place.to_string(), limit))) {
             Ok(session) => {
                 first.store(index, Ordering::Relaxed);
                 return Ok(session);

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tenure_backend::{Finding, Severity};
 
 use super::config::{Config, Place, TlsMode};
+use super::template::fill;
 
 /// What is known of a server, by name. A kind of server that lacks a fact leaves it out.
 #[derive(Debug, Default)]
@@ -36,21 +37,11 @@ impl Facts {
     pub(crate) fn find(&self, checks: &[Check]) -> Vec<Finding> {
         let found = checks.iter().filter(|Check(_, applies, ..)| applies(self));
         found
-            .map(|Check(severity, _, what, why)| Finding::new(*severity, self.fill(what), self.fill(why)))
+            .map(|Check(severity, _, what, why)| {
+                let [what, why] = [what, why].map(|words| fill(words, |name| self.text(name)));
+                Finding::new(*severity, what, why)
+            })
             .collect()
-    }
-
-    /// Puts facts in the place of their names in braces.
-    fn fill(&self, template: &str) -> String {
-        let mut text = String::new();
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once('{')
-            && let Some((name, after)) = after.split_once('}')
-        {
-            text.extend([before, self.text(name)]);
-            rest = after;
-        }
-        text + rest
     }
 }
 
@@ -103,10 +94,10 @@ pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config) -> Vec<F
         facts.add("clock_difference", format!("{difference:.1}"));
     }
     let is_local = |name: &str| ["localhost", "127.0.0.1", "::1"].contains(&name);
-    let is_remote = match &config.place {
+    let is_remote = config.places.iter().any(|place| match place {
         Place::Socket(..) => false,
-        Place::Hosts(hosts) => !hosts.iter().all(|host| is_local(host.name())),
-    };
+        Place::Host(host) => !is_local(host.name()),
+    });
     let is_readable = is_remote && !facts.is_on("is_encrypted") && config.tls == TlsMode::Prefer;
     facts.add("is_readable_by_others", is_readable);
     facts.add("does_without_tls", config.database.tls_option(TlsMode::Prefer));

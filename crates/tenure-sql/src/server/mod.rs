@@ -6,6 +6,7 @@ pub(crate) mod error;
 pub(crate) mod findings;
 mod open;
 pub(crate) mod pool;
+pub(crate) mod template;
 pub(crate) mod tls;
 
 pub use config::Config;

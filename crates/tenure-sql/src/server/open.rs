@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tenure_backend::{Backend, BackendError};
 
 use super::config::{Config, Database};
-use crate::lease_rows;
+use crate::lease_rows::{self, LeaseSession};
 #[cfg(feature = "mysql")]
-use crate::mysql;
+use crate::mysql::MySqlSession;
 #[cfg(feature = "postgres")]
-use crate::postgres;
+use crate::postgres::PgSession;
 
 /// Connects to the server, and checks its table. Writes nothing. Idle connections are closed after 10 s.
 ///
@@ -37,9 +37,9 @@ use crate::postgres;
 pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => lease_rows::open(postgres::Dialer::new(&config)?).await,
+        Database::Postgres => lease_rows::open::<PgSession>(config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => lease_rows::open(mysql::Dialer::new(&config)?).await,
+        Database::MySql => lease_rows::open::<MySqlSession>(config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -55,12 +55,9 @@ pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
 pub async fn create(config: Config) -> Result<(), BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => {
-            let script = [postgres::ONE_AT_A_TIME, &schema(&config)?].concat();
-            lease_rows::create(postgres::Dialer::new(&config)?, &script).await
-        }
+        Database::Postgres => lease_rows::create::<PgSession>(config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => lease_rows::create(mysql::Dialer::new(&config)?, &schema(&config)?).await,
+        Database::MySql => lease_rows::create::<MySqlSession>(config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -73,9 +70,9 @@ pub async fn create(config: Config) -> Result<(), BackendError> {
 pub fn schema(config: &Config) -> Result<String, BackendError> {
     let dialect = match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => postgres::dialect(config),
+        Database::Postgres => PgSession::dialect(config),
         #[cfg(feature = "mysql")]
-        Database::MySql => mysql::dialect(config),
+        Database::MySql => MySqlSession::dialect(config),
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => return Err(left_out(other)),
     };

@@ -2,27 +2,28 @@
 //!
 //! A statement that is not answered in time closes its connection: the reply would belong to no one.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tenure_backend::BackendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::dial::{Dial, Session as _, dial};
+use super::config::Config;
+use super::dial::{Session, dial};
 use super::error::{Failure, not_connected, unanswered};
 
 /// The connections of one store.
-pub(crate) struct Pool<D: Dial> {
-    dialer: D,
-    /// Index of the host that answered last.
+pub(crate) struct Pool<S: Session> {
+    pub(crate) config: Config,
+    tls: S::Tls,
+    /// Index of the place that answered last.
     first: AtomicUsize,
     /// One permit for each connection that may be open.
-    permits: Arc<Semaphore>,
+    permits: Semaphore,
     /// Connections at rest. The one that was used last is at the end, and is used next.
-    idle: Mutex<Vec<(D::Session, Instant)>>,
+    idle: Mutex<Vec<(S, Instant)>>,
     /// Something is held, so one connection stays open.
     keeps_one: AtomicBool,
     closes_idle: AtomicBool,
@@ -32,11 +33,13 @@ pub(crate) struct Pool<D: Dial> {
     failed: AtomicBool,
 }
 
-impl<D: Dial> Pool<D> {
-    pub(crate) fn new(dialer: D) -> Arc<Self> {
-        Arc::new(Pool {
-            permits: Arc::new(Semaphore::new(dialer.config().connections)),
-            dialer,
+impl<S: Session> Pool<S> {
+    /// Reads the certificates if TLS may be used; fails if they are invalid. Does not connect.
+    pub(crate) fn new(config: Config) -> Result<Arc<Self>, BackendError> {
+        Ok(Arc::new(Pool {
+            tls: S::tls(&config)?,
+            permits: Semaphore::new(config.connections),
+            config,
             first: AtomicUsize::new(0),
             idle: Mutex::default(),
             keeps_one: AtomicBool::new(false),
@@ -44,7 +47,7 @@ impl<D: Dial> Pool<D> {
             closed: AtomicBool::new(false),
             replaced: watch::Sender::new(()),
             failed: AtomicBool::new(false),
-        })
+        }))
     }
 
     /// Changes when a connection was replaced: the server behind the new one may lack locks that were held.
@@ -57,28 +60,37 @@ impl<D: Dial> Pool<D> {
         self.keeps_one.store(keeps, Ordering::Relaxed);
     }
 
-    /// Waits for a connection of one's own. It goes back to the pool with [`Lease::end`].
-    pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease<D>, BackendError> {
-        let permit = self.permits.clone().acquire_owned().await;
-        Ok(Lease {
-            session: self.session().await?,
-            pool: self.clone(),
-            _permit: permit.ok(),
-        })
-    }
-
-    /// Limits the time of a statement, or of several.
-    pub(crate) async fn within<T>(
-        &self,
-        work: impl Future<Output = Result<T, Failure>>,
+    /// Runs one statement, or several, on a connection that is used for nothing else meanwhile. Waits for a connection, and
+    /// limits the time of the work on it.
+    ///
+    /// Closes the connection if the server may not have answered, and then also those that are idle, because they lead to
+    /// the same server.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub(crate) async fn with<T>(
+        self: &Arc<Self>,
+        work: impl AsyncFnOnce(&mut S) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let limit = self.dialer.config().command_timeout;
-        timeout(limit, work)
-            .await
-            .unwrap_or_else(|_| Err(unanswered(limit).into()))
+        let _permit = self.permits.acquire().await;
+        let mut session = self.session().await?;
+        let limit = self.config.command_timeout;
+        let worked = timeout(limit, work(&mut session)).await;
+        let worked = worked.unwrap_or_else(|_| Err(unanswered(limit).into()));
+        let is_answered = match &worked {
+            Ok(_) | Err(Failure::Busy | Failure::Repeat) => true,
+            Err(Failure::Error(error)) => !error.is_transient(),
+        };
+        if is_answered && !session.is_closed() {
+            self.rest(session);
+        } else {
+            self.failed.store(true, Ordering::Relaxed);
+            self.idle.lock().clear();
+        }
+        worked
     }
 
-    async fn session(&self) -> Result<D::Session, BackendError> {
+    async fn session(&self) -> Result<S, BackendError> {
         loop {
             if self.closed.load(Ordering::Relaxed) {
                 return Err(BackendError::closed());
@@ -91,17 +103,16 @@ impl<D: Dial> Pool<D> {
             }
             self.failed.store(true, Ordering::Relaxed);
         }
-        let config = self.dialer.config();
-        let limit = config.connect_timeout;
-        let opened = timeout(limit, dial(&self.dialer, &self.first)).await;
-        let opened = opened.unwrap_or_else(|_| Err(not_connected(&config.address(), limit)))?;
+        let limit = self.config.connect_timeout;
+        let opened = timeout(limit, dial(&self.config, &self.tls, &self.first)).await;
+        let opened = opened.unwrap_or_else(|_| Err(not_connected(&self.config.address(), limit)))?;
         if self.failed.swap(false, Ordering::Relaxed) {
             self.replaced.send_replace(());
         }
         Ok(opened)
     }
 
-    fn rest(self: &Arc<Self>, session: D::Session) {
+    fn rest(self: &Arc<Self>, session: S) {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
@@ -118,34 +129,9 @@ impl<D: Dial> Pool<D> {
     }
 }
 
-/// A connection of the pool, for one caller. Dropping it closes the connection.
-pub(crate) struct Lease<D: Dial> {
-    pub(crate) session: D::Session,
-    pool: Arc<Pool<D>>,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl<D: Dial> Lease<D> {
-    /// Gives the connection back after work with this result. Closes it if the server may not have answered, and then also
-    /// those that are idle, because they lead to the same server.
-    pub(crate) fn end<T>(self, worked: Result<T, Failure>) -> Result<T, Failure> {
-        let is_answered = match &worked {
-            Ok(_) | Err(Failure::Busy | Failure::Repeat) => true,
-            Err(Failure::Error(error)) => !error.is_transient(),
-        };
-        if is_answered && !self.session.is_closed() {
-            self.pool.rest(self.session);
-        } else {
-            self.pool.failed.store(true, Ordering::Relaxed);
-            self.pool.idle.lock().clear();
-        }
-        worked
-    }
-}
-
 /// Closes connections that were idle for long. Ends when none is left.
-async fn close_idle<D: Dial>(pool: Arc<Pool<D>>) {
-    let limit = pool.dialer.config().idle;
+async fn close_idle<S: Session>(pool: Arc<Pool<S>>) {
+    let limit = pool.config.idle;
     let mut wake = Instant::now() + limit;
     loop {
         sleep_until(wake).await;

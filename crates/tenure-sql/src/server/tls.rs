@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_backend::BackendError;
 #[cfg(feature = "tls")]
-use tenure_endpoint::{Verification, tls_config_verifying};
+use tenure_endpoint::{Tls, Verification, tls_config_verifying};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
 
@@ -13,28 +13,25 @@ use super::config::{Config, TlsMode};
 #[cfg(feature = "tls")]
 use super::error::invalid;
 
-/// What is verified of the server's certificate; `None` without TLS.
+/// What is verified of the server's certificate.
 #[cfg(feature = "tls")]
-pub(crate) fn verification(config: &Config) -> Option<Verification> {
-    Some(match config.tls {
-        TlsMode::Disable => return None,
+pub(crate) fn verification(config: &Config) -> Verification {
+    match config.tls {
         TlsMode::VerifyFull => Verification::Host,
         TlsMode::VerifyCa => Verification::Authority,
         // As libpq does: naming an authority asks for it to be verified.
-        TlsMode::Require if config.ca.is_some() => Verification::Authority,
-        TlsMode::Require | TlsMode::Prefer => Verification::Nothing,
-    })
+        TlsMode::Require if config.tls_files.ca.is_some() => Verification::Authority,
+        TlsMode::Require | TlsMode::Prefer | TlsMode::Disable => Verification::Nothing,
+    }
 }
 
-/// Reads the certificates, unless TLS is off. Fails if they are invalid.
+/// Reads the certificates. Fails if they are invalid.
 #[cfg(feature = "tls")]
-pub(crate) fn client_config(config: &Config) -> Result<Option<Arc<ClientConfig>>, BackendError> {
-    let Some(verification) = verification(config) else {
-        return Ok(None);
-    };
-    let identity = config.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
-    let read = tls_config_verifying(verification, config.ca.as_deref(), identity);
-    read.map(Some).map_err(|error| unfit(&error))
+pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, BackendError> {
+    let Tls { ca, identity } = &config.tls_files;
+    let identity = identity.as_ref().map(|(cert, key)| (&**cert, &**key));
+    let read = tls_config_verifying(verification(config), ca.as_deref(), identity);
+    read.map_err(|error| unfit(&error))
 }
 
 /// Error for certificates that cannot be used. It has the cause in its message, because `Invalid` errors carry no source.
