@@ -22,7 +22,7 @@ impl<S: LeaseSession> LeaseRows<S> {
                     key: key.as_str(),
                     ..values
                 };
-                (self.run(&self.statements.look, &values).await?.rows, usize::MAX)
+                (self.run(&self.statements.look, &values).await?, usize::MAX)
             }
             Query::Prefix { prefix, after, limit } => {
                 let after = after.as_ref().map_or("", Cursor::as_str);
@@ -32,12 +32,12 @@ impl<S: LeaseSession> LeaseRows<S> {
                     limit: i64::from(limit.get()) + 1,
                     ..values
                 };
-                let rows = self.run(&self.statements.list, &values).await?.rows;
+                let rows = self.run(&self.statements.list, &values).await?;
                 (rows, usize::try_from(limit.get()).unwrap_or(usize::MAX))
             }
         };
-        let is_full = rows.len() > limit;
-        let rows: Vec<Row> = rows.into_iter().take(limit).collect();
+        let is_full = rows.rows.len() > limit;
+        let rows: Vec<Row> = rows.rows().take(limit).collect();
         let next = rows
             .last()
             .filter(|_| is_full)

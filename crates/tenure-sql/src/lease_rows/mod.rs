@@ -23,9 +23,11 @@ mod table;
 #[cfg(feature = "mysql")]
 pub(crate) use holder::LONGEST_ID;
 pub(crate) use layout::Layout;
-pub(crate) use reply::{Outcome, Row, Taken};
+#[cfg(feature = "mysql")]
+pub(crate) use reply::Seen;
+pub(crate) use reply::{Taken, seen};
 pub(crate) use session::LeaseSession;
-pub(crate) use statement::{Dialect, Statement, Statements, Value, Values};
+pub(crate) use statement::{Dialect, Statements, Values};
 pub(crate) use store::{create, open};
 pub(crate) use table::{Column, Kinds, Widths, check_table, schema};
 #[cfg(feature = "mysql")]

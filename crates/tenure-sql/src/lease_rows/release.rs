@@ -112,7 +112,8 @@ impl<S: LeaseSession> LeaseRows<S> {
             ..Values::default()
         };
         loop {
-            let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows.pop()) else {
+            let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows().next())
+            else {
                 return Ok(None);
             };
             if only.as_ref().is_some_and(|only| is.id != *only) {

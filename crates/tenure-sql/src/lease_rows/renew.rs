@@ -60,7 +60,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         for tries in 1..=TRIES {
             let held_from = self.now();
-            let is_renewed = match session.run(&self.statements.renew, &values).await {
+            let is_renewed = match self.statements.renew.run(session, &values).await {
                 Ok(outcome) => outcome.changed > 0,
                 Err(Failure::Busy | Failure::Repeat) => {
                     sleep(BUSY_PAUSE * tries).await;
@@ -72,7 +72,7 @@ impl<S: LeaseSession> LeaseRows<S> {
                 return Ok(RenewReply::Alive { held_from, lease });
             }
             let held_from = self.now();
-            let row = session.run(&self.statements.look, &values).await?.rows.pop();
+            let row = self.statements.look.run(session, &values).await?.rows().next();
             match row {
                 // A row that is not changed has a lease that ends earlier.
                 Some(row) if row.is_of(&id) && row.is_held && request.shorten_only => {

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use tenure_backend::BackendError;
+
+use crate::server::error::unexpected_reply;
+use crate::server::values::Cells;
+
 /// A lock's row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
@@ -23,12 +28,36 @@ impl Row {
     }
 }
 
+/// A lock's row, unless it is missing, and the server's time in microseconds since 1970.
+pub(crate) type Seen = (Option<Row>, i64);
+
+/// Reads the columns that the statements call `row`.
+pub(crate) fn seen(cells: &mut Cells) -> Result<Seen, BackendError> {
+    let (key, holder, token) = (cells.text(), cells.text(), cells.number()?);
+    let (is_held, left) = (cells.flag()?, cells.number()?);
+    let row = key.map(|key| Row {
+        key,
+        holder,
+        token,
+        is_held,
+        left: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or_default())),
+    });
+    Ok((row, cells.number()?.ok_or_else(unexpected_reply)?))
+}
+
 /// What a statement has done.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     /// Number of rows that were changed.
     pub(crate) changed: u64,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<Seen>,
+}
+
+impl Outcome {
+    /// The locks' rows that are there.
+    pub(crate) fn rows(self) -> impl Iterator<Item = Row> {
+        self.rows.into_iter().filter_map(|(row, _)| row)
+    }
 }
 
 /// What became of a claim that asked for its row.

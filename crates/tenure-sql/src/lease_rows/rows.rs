@@ -79,7 +79,7 @@ impl<S: LeaseSession> LeaseRows<S> {
             tries += 1;
             let outcome = self
                 .pool
-                .with(async |session| session.run(statement, values).await);
+                .with(async |session| statement.run(session, values).await);
             match outcome.await {
                 Err(Failure::Busy | Failure::Repeat) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use super::reply::{Outcome, Taken};
-use super::statement::{Dialect, Statement, Statements, Values};
+use super::reply::Taken;
+use super::statement::{Dialect, Statements, Values};
 use super::table::Widths;
 use crate::server::Config;
 use crate::server::dial::Session;
@@ -20,12 +20,6 @@ pub(crate) trait LeaseSession: Session {
 
     /// Checks the table. Returns how much text its columns hold.
     fn check(&mut self, config: &Config) -> impl Future<Output = Result<Widths, Failure>> + Send;
-
-    fn run(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> impl Future<Output = Result<Outcome, Failure>> + Send;
 
     /// Takes the row of `values.key` for the claim, if it is free.
     fn take(

@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 
 use super::layout::Layout;
+use super::reply::{Outcome, seen};
+use crate::server::dial::Session;
+use crate::server::error::Failure;
 use crate::server::template::fill;
-
-/// A value of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value<'a> {
-    Text(&'a str),
-    Number(i64),
-}
+use crate::server::values::{Answer, Value};
 
 /// The values of a statement's parameters. A template calls a parameter by the name of its field.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +69,20 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// Runs a statement whose answer are locks' rows, if it has any. Learns the server's time from it.
+    pub(crate) async fn run<S: Session>(
+        &self,
+        session: &mut S,
+        values: &Values<'_>,
+    ) -> Result<Outcome, Failure> {
+        let Answer { mut rows, changed } = session.run(&self.sql, &self.bind(values)).await?;
+        let rows = rows.iter_mut().map(seen).collect::<Result<Vec<_>, _>>()?;
+        if let Some((_, time)) = rows.last() {
+            session.learn(*time);
+        }
+        Ok(Outcome { changed, rows })
+    }
+
     /// The values in the order in which the text has their parameters.
     pub(crate) fn bind<'a>(&self, values: &Values<'a>) -> Vec<Value<'a>> {
         let params = self.params.iter();

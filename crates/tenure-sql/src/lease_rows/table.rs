@@ -6,6 +6,7 @@ use super::holder::LONGEST_ID;
 use super::layout::Layout;
 use super::statement::Dialect;
 use crate::server::Config;
+use crate::server::values::{Answer, Cells};
 
 /// No key or holder is longer.
 const UNLIMITED: usize = 1000;
@@ -52,6 +53,30 @@ pub(crate) struct Column {
     /// Has a unique index of its own.
     pub(crate) is_unique: bool,
     pub(crate) is_nullable: bool,
+}
+
+impl Column {
+    /// Reads an answer that has these values in this order.
+    pub(crate) fn read(answer: Answer) -> Result<Vec<Column>, BackendError> {
+        let size = |cells: &mut Cells| {
+            let number = cells.number()?.map(usize::try_from);
+            Ok::<_, BackendError>(number.and_then(Result::ok).unwrap_or_default())
+        };
+        let columns = answer.rows.into_iter().map(|mut cells| {
+            Ok(Column {
+                name: cells.text().unwrap_or_default(),
+                kind: cells.text().unwrap_or_default(),
+                width: size(&mut cells)?,
+                decimals: size(&mut cells)?,
+                collation: cells.text().unwrap_or_default(),
+                is_exact: cells.flag()?,
+                is_unicode: cells.flag()?,
+                is_unique: cells.flag()?,
+                is_nullable: cells.flag()?,
+            })
+        });
+        columns.collect()
+    }
 }
 
 /// The types that the columns of a layout may have on one kind of database.

@@ -16,13 +16,13 @@ const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_fo
 const COUNTERS: &str = "SHOW STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
     'Rpl_semi_sync_source_clients', 'Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size')";
 
-/// The server's time, and how far the time of sessions with default settings is from this session's.
-const TIMES: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
-    TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
+/// The server's time, and how far the time of sessions with default settings is from this session's, in hours.
+const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) UNION ALL
+    SELECT 'seconds', TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
 
 /// The replicas that read from this server. A user without the permission `PROCESS` sees none.
 const REPLICAS: &str =
-    "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
+    "SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
 pub(super) const CHECKS: [Check; 9] = [
     Check::danger(
@@ -91,21 +91,14 @@ fn waits_for_replicas(server: &Facts) -> bool {
 /// Asks the server for all facts.
 pub(super) async fn facts(session: &mut MySqlSession, statements: &Statements) -> Result<Facts, Failure> {
     let mut facts = Facts::default();
-    for names in [SETTINGS, COUNTERS] {
-        for (name, value) in session.ask::<(String, String)>(names, Vec::new()).await? {
-            facts.add(&name, value);
-        }
+    for query in [SETTINGS, COUNTERS, TIMES] {
+        facts.ask(session, query, &[]).await?;
     }
-    let times: Option<(i64, Option<i64>)> = session.ask(TIMES, Vec::new()).await?.pop();
-    let (time, seconds) = times.unwrap_or_default();
     // Servers may come without this table.
-    if let Ok(rows) = session.ask::<(i64,)>(REPLICAS, Vec::new()).await {
-        facts.add("replicas", rows.first().map_or(0, |(count,)| *count));
+    let _ = facts.ask(session, REPLICAS, &[]).await;
+    if facts.number("seconds") != 0 {
+        facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
     }
-    if let Some(seconds) = seconds.filter(|seconds| *seconds != 0) {
-        facts.add("hours", format!("{:+}", seconds as f64 / 3600.0));
-    }
-    facts.add("time", time);
     facts.add("connections", facts.number("threads_connected"));
     facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
     // The server checks the user's permissions for each statement that it prepares.

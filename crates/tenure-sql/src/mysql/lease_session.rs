@@ -1,12 +1,17 @@
 //! The driver's requests on one connection.
 
-use super::error::unconfirmed;
+use mysql_async::Error;
+
+use super::error::{failure, unconfirmed};
 use super::session::MySqlSession;
 use super::{examine, statements, table};
-use crate::lease_rows::{Dialect, LeaseSession, Outcome, Statement, Statements, Taken, Values, Widths};
+use crate::lease_rows::{Dialect, LeaseSession, Seen, Statements, Taken, Values, Widths, seen};
 use crate::server::Config;
-use crate::server::error::Failure;
+use crate::server::error::{Failure, unexpected_reply};
 use crate::server::findings::{Check, Facts};
+
+/// The error for a column that may not be NULL. The key of a request that comes too late is NULL.
+const KEY_IS_NULL: u16 = 1048;
 
 impl LeaseSession for MySqlSession {
     const CHECKS: &'static [Check] = &examine::CHECKS;
@@ -19,24 +24,16 @@ impl LeaseSession for MySqlSession {
         table::check(self, config).await
     }
 
-    async fn run(&mut self, statement: &Statement, values: &Values<'_>) -> Result<Outcome, Failure> {
-        let rows = self.rows(statement, values).await?;
-        Ok(Outcome {
-            changed: self.conn.affected_rows(),
-            rows: rows.into_iter().filter_map(|(row, _)| row).collect(),
-        })
-    }
-
     async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
         if statements.insert.is_some() {
-            self.rows(&statements.take, values).await?;
+            let changed = statements.take.run(self, values).await?.changed;
             let token = self.conn.last_insert_id().and_then(|token| token.try_into().ok());
             // The statement finds the row only if it takes it.
-            if self.conn.affected_rows() > 0 && token.is_some() {
+            if changed > 0 && token.is_some() {
                 return Ok(Taken::Granted(token));
             }
         }
-        let (row, now) = self.look(statements, values).await?;
+        let (row, now) = look(self, statements, values).await?;
         let is_free = row
             .as_ref()
             .is_none_or(|row| statements.insert.is_none() && !row.is_held && !row.is_of(values.id));
@@ -44,9 +41,14 @@ impl LeaseSession for MySqlSession {
             return Ok(Taken::refused(row.as_ref(), values.id, now >= values.until));
         }
         let insert = statements.insert.as_ref().unwrap_or(&statements.take);
-        let (row, now) = match self.insert(insert, values).await? {
-            Some(seen) => seen,
-            None => self.look(statements, values).await.map_err(unconfirmed)?,
+        // MariaDB returns the row, unless the request comes too late.
+        let mut inserted = match self.exec(&insert.sql, &insert.bind(values)).await {
+            Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Vec::new(),
+            inserted => inserted.map_err(|error| failure(&error))?.rows,
+        };
+        let (row, now) = match inserted.first_mut() {
+            Some(returned) => seen(returned)?,
+            None => look(self, statements, values).await.map_err(unconfirmed)?,
         };
         // The row tells who holds it. Never its count: a proxy may count rows that were found and not changed. If it is this
         // claim, the lease began after the row looked free.
@@ -59,4 +61,14 @@ impl LeaseSession for MySqlSession {
     async fn facts(&mut self, _: &Config, statements: &Statements) -> Result<Facts, Failure> {
         examine::facts(self, statements).await
     }
+}
+
+/// Reads the row of `values.key`, and the server's time.
+async fn look(
+    session: &mut MySqlSession,
+    statements: &Statements,
+    values: &Values<'_>,
+) -> Result<Seen, Failure> {
+    let seen = statements.look.run(session, values).await?.rows.pop();
+    Ok(seen.ok_or_else(unexpected_reply)?)
 }

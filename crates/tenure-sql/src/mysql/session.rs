@@ -2,18 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use mysql_async::prelude::{FromRow, Queryable};
-use mysql_async::{Conn, Error, OptsBuilder, Params, from_row_opt};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, OptsBuilder, Params, Row, from_row_opt};
 use tenure_backend::{BackendError, Clock, ServerClock};
 
 use super::error::{failure, refused_login, still_clock, weak_sql_mode};
 use super::statements::dialect;
 use super::tls::{self, Tls};
-use crate::lease_rows::{Row, Statement, Statements, Value, Values};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unexpected_reply};
+use crate::server::values::{Answer, Value};
 use crate::server::{Config, Place};
 
 /// A connection to a server that accepts writes.
@@ -25,22 +24,6 @@ pub(crate) struct MySqlSession {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_mariadb: bool,
 }
-
-/// The error for a column that may not be NULL. The key of a request that comes too late is NULL.
-const KEY_IS_NULL: u16 = 1048;
-
-/// The columns that the statements call `row`.
-type Columns = (
-    Option<Vec<u8>>,
-    Option<Vec<u8>>,
-    Option<i64>,
-    Option<i64>,
-    Option<i64>,
-    i64,
-);
-
-/// A lock's row, unless it is missing, and the server's time in microseconds since 1970.
-type Seen = (Option<Row>, i64);
 
 impl Session for MySqlSession {
     type Tls = Tls;
@@ -63,6 +46,14 @@ impl Session for MySqlSession {
         &self.server_clock
     }
 
+    fn learn(&self, time: i64) {
+        self.server_clock.learn(time.unsigned_abs(), self.clock.now());
+    }
+
+    async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
+        self.exec(sql, params).await.map_err(|error| failure(&error))
+    }
+
     async fn script(&mut self, script: &str) -> Result<(), Failure> {
         let ran = self.conn.query_drop(script).await;
         ran.map_err(|error| failure(&error))
@@ -70,88 +61,31 @@ impl Session for MySqlSession {
 }
 
 impl MySqlSession {
-    /// Runs a query, and decodes the rows that it returns.
-    pub(super) async fn ask<T: FromRow>(
-        &mut self,
-        sql: &str,
-        params: Vec<mysql_async::Value>,
-    ) -> Result<Vec<T>, Failure> {
-        let rows = self.conn.exec(sql, Params::Positional(params)).await;
-        decode(rows.map_err(|error| failure(&error))?)
-    }
-
-    async fn exec(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> Result<Vec<mysql_async::Row>, Error> {
-        let params = statement.bind(values).into_iter().map(|value| match value {
-            Value::Text(text) => text.into(),
-            Value::Number(number) => number.into(),
+    /// Runs a statement, as [`run`](Session::run) does.
+    pub(super) async fn exec(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Error> {
+        let params = params.iter().map(|value| match value {
+            Value::Text(text) => (*text).into(),
+            Value::Number(number) => (*number).into(),
         });
-        self.conn
-            .exec(&*statement.sql, Params::Positional(params.collect()))
-            .await
-    }
-
-    /// Decodes locks' rows, and learns the server's time from them.
-    fn seen(&self, rows: Result<Vec<mysql_async::Row>, Error>) -> Result<Vec<Seen>, Failure> {
-        let rows = decode(rows.map_err(|error| failure(&error))?)?;
-        let rows: Vec<Seen> = rows.into_iter().map(seen).collect();
-        if let Some((_, now)) = rows.last() {
-            self.server_clock.learn(now.unsigned_abs(), self.clock.now());
-        }
-        Ok(rows)
-    }
-
-    pub(super) async fn rows(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> Result<Vec<Seen>, Failure> {
-        let rows = self.exec(statement, values).await;
-        self.seen(rows)
-    }
-
-    /// Reads the row of `values.key`.
-    pub(super) async fn look(
-        &mut self,
-        statements: &Statements,
-        values: &Values<'_>,
-    ) -> Result<Seen, Failure> {
-        let seen = self.rows(&statements.look, values).await?.pop();
-        Ok(seen.ok_or_else(unexpected_reply)?)
-    }
-
-    /// Inserts the row of `values.key`, if the request does not come too late. Returns what MariaDB returns of the row; MySQL
-    /// returns nothing.
-    pub(super) async fn insert(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> Result<Option<Seen>, Failure> {
-        match self.exec(statement, values).await {
-            Err(Error::Server(refusal)) if refusal.code == KEY_IS_NULL => Ok(None),
-            inserted => Ok(self.seen(inserted)?.pop()),
-        }
+        let rows: Vec<Row> = self.conn.exec(sql, Params::Positional(params.collect())).await?;
+        let cells = |row: Row| row.unwrap().into_iter().map(cell).collect::<Vec<_>>().into();
+        Ok(Answer {
+            rows: rows.into_iter().map(cells).collect(),
+            changed: self.conn.affected_rows(),
+        })
     }
 }
 
-fn decode<T: FromRow>(rows: Vec<mysql_async::Row>) -> Result<Vec<T>, Failure> {
-    let rows = rows.into_iter().map(from_row_opt);
-    Ok(rows.collect::<Result<_, _>>().map_err(|_| unexpected_reply())?)
-}
+/// A value of a row. Our statements answer texts and integers only.
+fn cell(value: mysql_async::Value) -> Option<String> {
+    use mysql_async::Value::{Bytes, Int, UInt};
 
-fn seen((key, holder, token, is_held, left, now): Columns) -> Seen {
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let row = key.map(|key| Row {
-        key: text(key),
-        holder: holder.map(text),
-        token,
-        is_held: is_held.is_some_and(|is_held| is_held != 0),
-        left: left.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or_default())),
-    });
-    (row, now)
+    match value {
+        Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Int(number) => Some(number.to_string()),
+        UInt(number) => Some(number.to_string()),
+        _ => None,
+    }
 }
 
 /// The client reads no setting of the server that it is given here, which saves a request at each connect.

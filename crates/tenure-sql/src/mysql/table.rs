@@ -4,19 +4,23 @@ use super::session::MySqlSession;
 use super::statements::{EXACT_ON_MARIADB, EXACT_ON_MYSQL, dialect};
 use crate::lease_rows::{Column, Complaint, Cure, Kinds, LONGEST_ID, Layout, Widths, check_table};
 use crate::server::Config;
+use crate::server::dial::Session;
 use crate::server::error::Failure;
+use crate::server::values::{Cells, Value};
 
+/// The columns of a table. One is unique if it has a unique index of its own, for whole texts.
 const COLUMNS: &str = "SELECT column_name, data_type, COALESCE(character_maximum_length, 0),
-        COALESCE(datetime_precision, 0), COALESCE(collation_name, ''), is_nullable = 'YES'
+        COALESCE(datetime_precision, 0), COALESCE(collation_name, ''),
+        data_type = 'varbinary' OR collation_name = ?, LEFT(collation_name, 8) = 'utf8mb4_',
+        column_name IN (SELECT MAX(column_name) FROM information_schema.statistics
+            WHERE table_schema = ? AND table_name = ? GROUP BY index_name
+            HAVING COUNT(*) = 1 AND MAX(non_unique) = 0 AND MAX(sub_part IS NOT NULL) = 0),
+        is_nullable = 'YES'
     FROM information_schema.columns WHERE table_schema = ? AND table_name = ?";
 
-/// The columns that have a unique index of their own, for whole texts.
-const UNIQUE: &str = "SELECT MAX(column_name) FROM information_schema.statistics
-    WHERE table_schema = ? AND table_name = ?
-    GROUP BY index_name HAVING COUNT(*) = 1 AND MAX(non_unique) = 0 AND MAX(sub_part IS NOT NULL) = 0";
-
-const ENGINE: &str =
-    "SELECT COALESCE(engine, '') FROM information_schema.tables WHERE table_schema = ? AND table_name = ?";
+/// The number of tables whose rows cannot be locked.
+const NOT_INNODB: &str = "SELECT COUNT(*) FROM information_schema.tables
+    WHERE table_schema = ? AND table_name = ? AND NOT (engine <=> 'InnoDB')";
 
 /// Counts the days, one in winter and one in summer, on which both Tenure's sessions and those of other programs are in UTC.
 const DAYS_IN_UTC: &str = "SELECT COUNT(*)
@@ -26,30 +30,16 @@ const DAYS_IN_UTC: &str = "SELECT COUNT(*)
 /// Reads the table's columns. Returns how much text they hold.
 pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result<Widths, Failure> {
     let schema = config.schema.as_deref().or(config.dbname.as_deref());
-    let name = || vec![schema.into(), config.table.as_str().into()];
-    let unique: Vec<(String,)> = session.ask(UNIQUE, name()).await?;
-    let engine: Vec<(String,)> = session.ask(ENGINE, name()).await?;
+    let name = [schema.unwrap_or_default(), &config.table].map(Value::Text);
     let exact = match session.is_mariadb {
         true => EXACT_ON_MARIADB,
         false => EXACT_ON_MYSQL,
     };
-    let columns: Vec<(String, String, usize, usize, String, bool)> = session.ask(COLUMNS, name()).await?;
-    let columns = columns.into_iter();
-    let found: Vec<Column> = columns
-        .map(|(name, kind, width, decimals, collation, is_nullable)| Column {
-            is_exact: kind == "varbinary" || collation == exact,
-            is_unicode: collation.starts_with("utf8mb4_"),
-            is_unique: unique.iter().any(|(column,)| *column == name),
-            name,
-            kind,
-            width,
-            decimals,
-            collation,
-            is_nullable,
-        })
-        .collect();
+    let params = [&[Value::Text(exact)], &name[..], &name[..]].concat();
+    let found = Column::read(session.run(COLUMNS, &params).await?)?;
+    let is_innodb = count(session, NOT_INNODB, &name).await? == Some(0);
     let has_timestamp = found.iter().any(|column| column.kind == "timestamp");
-    let is_mixed = has_timestamp && session.ask::<(i64,)>(DAYS_IN_UTC, Vec::new()).await? != [(2,)];
+    let is_mixed = has_timestamp && count(session, DAYS_IN_UTC, &[]).await? != Some(2);
     let (time, decimals): (&[&str], _) = match config.layout {
         Layout::ShedLock if !is_mixed => (&["datetime", "timestamp"], 3),
         Layout::ShedLock => (&["datetime"], 3),
@@ -63,7 +53,6 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
         decimals,
         exact,
     };
-    let is_innodb = engine.iter().all(|(engine,)| engine == "InnoDB");
     let engine = (!is_innodb).then_some("its engine is not InnoDB, so no row can be locked");
     let zones = (config.layout == Layout::ShedLock && is_mixed).then_some(
         "each session reads another time from a `timestamp` unless it is in UTC, and the server's default zone or \
@@ -83,6 +72,16 @@ pub(super) async fn check(session: &mut MySqlSession, config: &Config) -> Result
         ))
     };
     Ok(check_table(config, &kinds, &found, others, mend)?)
+}
+
+/// Runs a query whose answer is one number.
+async fn count(
+    session: &mut MySqlSession,
+    query: &str,
+    params: &[Value<'_>],
+) -> Result<Option<i64>, Failure> {
+    let mut rows = session.run(query, params).await?.rows;
+    Ok(rows.first_mut().map_or(Ok(None), Cells::number)?)
 }
 
 /// The part of an `ALTER TABLE` that mends a column.

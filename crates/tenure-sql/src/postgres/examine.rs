@@ -1,11 +1,10 @@
 //! What `tenure doctor` finds: settings of the server, of the role and of the table that weaken the locks.
 
-use tokio_postgres::types::Type;
-
 use super::session::PgSession;
 use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::findings::{Check, Facts};
+use crate::server::values::Value;
 
 /// All that is asked of the server, as names and texts. The last column compares the time zone in January and July. A usual
 /// role sees the number of all sessions, but not those of others. A standby that is more than 16 MiB behind has lost
@@ -100,20 +99,15 @@ fn waits_for_standbys(server: &Facts) -> bool {
 }
 
 /// Asks the server for all facts.
-pub(super) async fn facts(session: &PgSession, config: &Config) -> Result<Facts, Failure> {
+pub(super) async fn facts(session: &mut PgSession, config: &Config) -> Result<Facts, Failure> {
     // An offset is the same all year.
     let zone = match config.time_zone.starts_with(['+', '-']) {
         true => "UTC",
         false => &config.time_zone,
     };
-    let params: [&str; 2] = [&config.table_name(), zone];
-    let rows = session
-        .ask(FACTS, &params.each_ref().map(|text| (text as _, Type::TEXT)))
-        .await?;
     let mut facts = Facts::default();
-    for row in rows {
-        facts.add(row.get("key"), row.get::<_, &str>("value"));
-    }
+    let params = [Value::Text(&config.table_name()), Value::Text(zone)];
+    facts.ask(session, FACTS, &params).await?;
     facts.add("zone", zone);
     facts.add("is_pooled", session.is_pooled);
     Ok(facts)

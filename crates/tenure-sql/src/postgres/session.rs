@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, RowStream};
+use tokio_postgres::{AsyncMessage, Client, Row};
 #[cfg(feature = "tls")]
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::either::Either;
@@ -22,9 +22,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{failure, is_of_commit, refused_login, uncertain};
 use super::statements::dialect;
-use crate::lease_rows::{Statement, Value, Values};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unreachable};
+use crate::server::values::{Answer, Value};
 use crate::server::{Config, Place, TlsMode, tls};
 
 #[cfg(feature = "tls")]
@@ -74,6 +74,18 @@ impl Session for PgSession {
         &self.server_clock
     }
 
+    fn learn(&self, time: i64) {
+        self.server_clock.learn(time.unsigned_abs(), self.clock.now());
+    }
+
+    async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
+        let answer = self.query(sql, params).await.map_err(|error| failure(&error))?;
+        match self.warned.swap(false, Ordering::Relaxed) {
+            true => Err(uncertain().into()),
+            false => Ok(answer),
+        }
+    }
+
     async fn script(&mut self, script: &str) -> Result<(), Failure> {
         let ran = self.client.batch_execute(script).await;
         ran.map_err(|error| failure(&error))
@@ -81,62 +93,29 @@ impl Session for PgSession {
 }
 
 impl PgSession {
-    async fn query(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> Result<RowStream, tokio_postgres::Error> {
-        let values = statement.bind(values);
-        if self.is_pooled {
-            let typed = values.iter().map(|value| match value {
+    async fn query(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, tokio_postgres::Error> {
+        let stream = if self.is_pooled {
+            let typed = params.iter().map(|value| match value {
                 Value::Text(_) => (as_sql(value), Type::TEXT),
                 Value::Number(_) => (as_sql(value), Type::INT8),
             });
-            return self.client.query_typed_raw(&statement.sql, typed).await;
-        }
-        if !self.prepared.contains_key(&statement.sql) {
-            let prepared = self.client.prepare(&statement.sql).await?;
-            self.prepared.insert(statement.sql.clone(), prepared);
-        }
-        let prepared = &self.prepared[&statement.sql];
-        self.client.query_raw(prepared, values.iter().map(as_sql)).await
-    }
-
-    /// Runs a statement. Returns the rows of its answer as the server sent them, and the number of changed ones.
-    pub(super) async fn raw(
-        &mut self,
-        statement: &Statement,
-        values: &Values<'_>,
-    ) -> Result<(Vec<tokio_postgres::Row>, u64), Failure> {
-        let answered = async {
-            let mut stream = pin!(self.query(statement, values).await?);
-            let mut rows = Vec::new();
-            while let Some(row) = stream.as_mut().try_next().await? {
-                rows.push(row);
+            self.client.query_typed_raw(sql, typed).await?
+        } else {
+            if !self.prepared.contains_key(sql) {
+                let prepared = self.client.prepare(sql).await?;
+                self.prepared.insert(sql.to_owned(), prepared);
             }
-            Ok((rows, stream.rows_affected().unwrap_or_default()))
+            let params = params.iter().map(as_sql);
+            self.client.query_raw(&self.prepared[sql], params).await?
         };
-        let answered = answered.await.map_err(|error| failure(&error))?;
-        match self.warned.swap(false, Ordering::Relaxed) {
-            true => Err(uncertain().into()),
-            false => Ok(answered),
+        let mut stream = pin!(stream);
+        let mut rows = Vec::new();
+        while let Some(row) = stream.as_mut().try_next().await? {
+            let cells = (0..row.len()).map(|index| cell(&row, index));
+            rows.push(cells.collect::<Result<Vec<_>, _>>()?.into());
         }
-    }
-
-    pub(super) fn learn(&self, time: i64) {
-        self.server_clock.learn(time.unsigned_abs(), self.clock.now());
-    }
-
-    /// Runs a query without preparing it.
-    pub(super) async fn ask(
-        &self,
-        sql: &str,
-        params: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<tokio_postgres::Row>, Failure> {
-        self.client
-            .query_typed(sql, params)
-            .await
-            .map_err(|error| failure(&error))
+        let changed = stream.rows_affected().unwrap_or_default();
+        Ok(Answer { rows, changed })
     }
 }
 
@@ -145,6 +124,16 @@ fn as_sql<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
         Value::Text(text) => text,
         Value::Number(number) => number,
     }
+}
+
+/// A value of a row. Our statements answer texts, large integers and truth only.
+fn cell(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error> {
+    let number = match *row.columns()[index].type_() {
+        Type::BOOL => row.try_get::<_, Option<bool>>(index)?.map(i64::from),
+        Type::INT8 => row.try_get(index)?,
+        _ => return row.try_get(index),
+    };
+    Ok(number.map(|number| number.to_string()))
 }
 
 /// What the server says of itself at each connect.

@@ -4,8 +4,9 @@
 //! statement's snapshot and decides nothing. The row is then locked without waiting, and PostgreSQL checks the conditions
 //! again on its newest version, with a fresh clock.
 
-use crate::lease_rows::{Dialect, Layout, Value};
+use crate::lease_rows::{Dialect, Layout};
 use crate::server::Config;
+use crate::server::values::Value;
 
 /// Lets one client at a time create a table: the server refuses all but one of several `CREATE TABLE IF NOT EXISTS` that
 /// run at once. The server runs a script as one transaction.
@@ -48,7 +49,7 @@ const ROW_TAKE: &str = "put AS (
     ON CONFLICT ({key}) DO UPDATE SET {holder} = EXCLUDED.{holder}, {ends} = {later}, {changed} = {now}
     WHERE NOT {held} AND NOT {mine} AND {now_us} < :until
     RETURNING 1)
-SELECT look.*, {now_us} AS now, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
+SELECT {before}, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
 
 const UNIQUE_CLEAR: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
 
@@ -84,7 +85,7 @@ inserted AS (
             ELSE pg_try_advisory_xact_lock(hashtextextended(:key, '{table}'::regclass::oid::bigint)) END
         AND {now_us} < :until - {wait} * 1000
     ON CONFLICT ({key}) DO NOTHING RETURNING l.version)
-SELECT look.*, {now_us} AS now, (SELECT count(*) FROM taken) + (SELECT count(*) FROM inserted) AS granted,
+SELECT {before}, (SELECT count(*) FROM taken) + (SELECT count(*) FROM inserted) AS granted,
     coalesce((SELECT version FROM taken), (SELECT version FROM inserted)) AS last";
 
 const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
@@ -109,7 +110,7 @@ const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.v
 WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
 
 /// The texts of `unique`, of which the other layouts replace some. `l` is the row.
-const ROW: [(&str, &str); 24] = [
+const ROW: [(&str, &str); 25] = [
     ("take", TAKE),
     ("look", LOOK),
     ("list", LIST),
@@ -131,7 +132,11 @@ const ROW: [(&str, &str); 24] = [
     ),
     (
         "row",
-        "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, {left} AS left_us",
+        "l.{key}::text AS key, l.{holder}::text AS holder, {token} AS token, {held} AS held, {left} AS left_us, {now_us}",
+    ),
+    (
+        "before",
+        "look.key, look.holder, look.token, look.held, look.left_us, {now_us}",
     ),
     ("raise", ""),
     ("user", "role"),

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::config::{Config, Place};
 use super::error::{Failure, invalid, not_connected};
+use super::values::{Answer, Value};
 
 /// A connection to one kind of database server. Its layouts add what they ask of it.
 pub(crate) trait Session: Sized + Send + 'static {
@@ -31,6 +32,16 @@ pub(crate) trait Session: Sized + Send + 'static {
 
     /// A lower bound of the server's clock, from the replies on this connection.
     fn clock(&self) -> &ServerClock;
+
+    /// Notes the server's time, which a reply has brought.
+    fn learn(&self, time: i64);
+
+    /// Runs a statement, as a transaction of its own.
+    fn run(
+        &mut self,
+        sql: &str,
+        params: &[Value<'_>],
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send;
 
     /// Runs statements without parameters.
     fn script(&mut self, script: &str) -> impl Future<Output = Result<(), Failure>> + Send;

@@ -6,7 +6,10 @@ use std::time::{Duration, SystemTime};
 use tenure_backend::{Finding, Severity};
 
 use super::config::{Config, Place, TlsMode};
+use super::dial::Session;
+use super::error::Failure;
 use super::template::fill;
+use super::values::Value;
 
 /// What is known of a server, by name. A kind of server that lacks a fact leaves it out.
 #[derive(Debug, Default)]
@@ -15,6 +18,21 @@ pub(crate) struct Facts(HashMap<String, String>);
 impl Facts {
     pub(crate) fn add(&mut self, name: &str, value: impl ToString) {
         self.0.insert(name.to_lowercase(), value.to_string());
+    }
+
+    /// Adds the answer to a query for names and values.
+    pub(crate) async fn ask<S: Session>(
+        &mut self,
+        session: &mut S,
+        query: &str,
+        params: &[Value<'_>],
+    ) -> Result<(), Failure> {
+        for mut row in session.run(query, params).await?.rows {
+            if let (Some(name), Some(value)) = (row.text(), row.text()) {
+                self.add(&name, value);
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn text(&self, name: &str) -> &str {

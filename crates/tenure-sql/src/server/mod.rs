@@ -8,6 +8,7 @@ mod open;
 pub(crate) mod pool;
 pub(crate) mod template;
 pub(crate) mod tls;
+pub(crate) mod values;
 
 pub use config::Config;
 #[cfg(any(feature = "postgres", feature = "tls"))]
