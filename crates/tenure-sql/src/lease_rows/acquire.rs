@@ -20,7 +20,7 @@ use crate::server::error::{Failure, unexpected_reply};
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 impl<S: LeaseSession> LeaseRows<S> {
-    pub(super) async fn acquire(
+    pub(super) async fn acquire_row(
         self: Arc<Self>,
         claim: Arc<Claim>,
         not_after: Instant,

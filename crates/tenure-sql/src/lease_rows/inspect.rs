@@ -14,7 +14,7 @@ use crate::server::error::Failure;
 use crate::server::findings::find;
 
 impl<S: LeaseSession> LeaseRows<S> {
-    pub(super) async fn inspect(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
+    pub(super) async fn list(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
         let values = Values::default();
         let (rows, limit) = match &query {
             Query::Key(key) => {
@@ -58,7 +58,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         Some(LockStatus::new(key, Kind::Mutex, vec![holder], None))
     }
 
-    pub(super) async fn examine(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
+    pub(super) async fn find_weaknesses(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let (config, statements) = (&self.pool.config, &self.statements);
         let facts = self
             .pool

@@ -130,22 +130,21 @@ impl OwnClaims {
         }
     }
 
-    /// Records that the claim has ended: it was released, or the database no longer has it.
-    pub(super) fn end(&self, id: ClaimId, now: Instant) {
+    /// Records that the claim has ended: it was released, or the database no longer has it. Returns whether a claim is held.
+    pub(super) fn end(&self, id: ClaimId, now: Instant) -> bool {
         let mut state = self.0.lock();
         let entry = state.claims.remove(&id);
         if entry.is_some_and(|entry| entry.granted.is_some()) {
             state.held -= 1;
         }
         state.ended.insert(id, now);
+        state.held > 0
     }
 
-    /// Records that the database no longer has a claim, if the claim was granted.
-    pub(super) fn lose(&self, id: ClaimId, now: Instant) {
-        let is_granted = |entry: &Entry| entry.granted.is_some();
-        if self.0.lock().claims.get(&id).is_some_and(is_granted) {
-            self.end(id, now);
-        }
+    /// Returns whether the claim was granted, as far as this client knows.
+    pub(super) fn is_granted(&self, id: ClaimId) -> bool {
+        let state = self.0.lock();
+        state.claims.get(&id).is_some_and(|entry| entry.granted.is_some())
     }
 
     /// Records that a renewal has raised the tokens of a claim.
@@ -153,11 +152,6 @@ impl OwnClaims {
         if let Some(entry) = self.0.lock().claims.get_mut(&id) {
             entry.granted = entry.granted.map(|_| Some(tokens));
         }
-    }
-
-    /// Returns whether a claim is held.
-    pub(super) fn holds_any(&self) -> bool {
-        self.0.lock().held > 0
     }
 }
 

@@ -18,7 +18,7 @@ use super::statement::Values;
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);
 
 impl<S: LeaseSession> LeaseRows<S> {
-    pub(super) async fn release(
+    pub(super) async fn release_one(
         self: Arc<Self>,
         request: ReleaseRequest,
     ) -> Result<ReleaseReply, BackendError> {
@@ -33,7 +33,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         let successor = match request.successor {
             None => None,
-            Some(successor) => Some(self.acquire(successor.claim, successor.not_after).await.unwrap_or_else(|error| {
+            Some(successor) => Some(self.acquire_row(successor.claim, successor.not_after).await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "the next waiter was not granted the lock with the release: it polls");
                 AcquireReply::Waiting { ahead: None, poll_after: TURN }
             })),

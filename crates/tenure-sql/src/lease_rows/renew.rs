@@ -13,7 +13,10 @@ use super::statement::Values;
 use crate::server::error::Failure;
 
 impl<S: LeaseSession> LeaseRows<S> {
-    pub(super) async fn renew(self: Arc<Self>, request: RenewRequest) -> Result<RenewReply, BackendError> {
+    pub(super) async fn renew_one(
+        self: Arc<Self>,
+        request: RenewRequest,
+    ) -> Result<RenewReply, BackendError> {
         request.check(&self.profile)?;
         if request.only == Phase::Waiting {
             // A claim that waits is not in the table.
@@ -38,9 +41,8 @@ impl<S: LeaseSession> LeaseRows<S> {
             .pool
             .with(async |session| self.renew_row(session, request).await);
         let renewed = renewed.await.map_err(Failure::into_error)?;
-        if matches!(renewed, RenewReply::Gone(_)) {
-            self.claims.lose(request.claim.id, self.now());
-            self.pool.keep_one(self.claims.holds_any());
+        if matches!(renewed, RenewReply::Gone(_)) && self.claims.is_granted(request.claim.id) {
+            self.ended(&request.claim);
         }
         Ok(renewed)
     }

@@ -34,7 +34,7 @@ pub(crate) type Seen = (Option<Row>, i64);
 /// Reads the columns that the statements call `row`.
 pub(crate) fn seen(cells: &mut Cells) -> Result<Seen, BackendError> {
     let (key, holder, token) = (cells.text(), cells.text(), cells.number()?);
-    let (is_held, left) = (cells.flag()?, cells.number()?);
+    let (is_held, left) = (cells.flag()?, cells.number::<i64>()?);
     let row = key.map(|key| Row {
         key,
         holder,

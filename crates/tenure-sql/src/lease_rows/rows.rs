@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Claim, ClaimRef, Instant, Profile};
+use tenure_backend::{BackendError, Claim, ClaimRef, Instant, Profile, Tasks};
 use tokio::time::sleep;
 
 use super::holder;
@@ -22,7 +22,7 @@ pub(super) const TRIES: u32 = 4;
 /// The pause before a statement is repeated for the first time. In [`LeaseRows::run`] and in a renewal it grows with each time.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// The rows of a table, and what this client knows of its claims.
+/// A store of locks: the rows of a table, and what this client knows of its claims.
 pub(super) struct LeaseRows<S: LeaseSession> {
     pub(super) pool: Arc<Pool<S>>,
     pub(super) statements: Statements,
@@ -30,6 +30,7 @@ pub(super) struct LeaseRows<S: LeaseSession> {
     pub(super) profile: Profile,
     pub(super) claims: OwnClaims,
     pub(super) swept: Mutex<Instant>,
+    pub(super) tasks: Tasks,
 }
 
 impl<S: LeaseSession> LeaseRows<S> {
@@ -64,8 +65,7 @@ impl<S: LeaseSession> LeaseRows<S> {
 
     /// Notes that this client no longer has the claim.
     pub(super) fn ended(&self, claim: &ClaimRef) {
-        self.claims.end(claim.id, self.now());
-        self.pool.keep_one(self.claims.holds_any());
+        self.pool.keep_one(self.claims.end(claim.id, self.now()));
     }
 
     /// Runs one statement, again if another session is in its way.

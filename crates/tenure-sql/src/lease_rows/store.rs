@@ -10,6 +10,7 @@ use tenure_backend::{
     Invalidation, Invalidations, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
     RenewRequest, Tasks, Wakes,
 };
+use tokio::sync::watch;
 
 use super::own_claims::OwnClaims;
 use super::profile::profile;
@@ -21,28 +22,19 @@ use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::pool::Pool;
 
-/// Locks in the rows of a table.
-pub(crate) struct LeaseRowStore<S: LeaseSession> {
-    rows: Arc<LeaseRows<S>>,
-    tasks: Tasks,
-}
-
 /// Connects once, to check the server and the table, and returns the store. It runs on the runtime of the caller.
 pub(crate) async fn open<S: LeaseSession>(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     let pool = Pool::<S>::new(config)?;
     let config = &pool.config;
     let checked = pool.with(async |session| session.check(config).await).await;
-    let rows = LeaseRows {
+    Ok(Arc::new(LeaseRows {
         widths: checked.map_err(Failure::into_error)?,
         statements: Statements::new(&S::dialect(config)),
         profile: profile(config),
         swept: Mutex::new(config.clock.now()),
         claims: OwnClaims::default(),
-        pool,
-    };
-    Ok(Arc::new(LeaseRowStore {
-        rows: Arc::new(rows),
         tasks: Tasks::of_this_runtime(),
+        pool,
     }))
 }
 
@@ -56,80 +48,75 @@ pub(crate) async fn create<S: LeaseSession>(config: Config) -> Result<(), Backen
     created.map_err(Failure::into_error)
 }
 
-impl<S: LeaseSession> Backend for LeaseRowStore<S> {
+impl<S: LeaseSession> Backend for LeaseRows<S> {
     fn profile(&self) -> &Profile {
-        &self.rows.profile
+        &self.profile
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {
-        &self.rows.pool.config.clock
+        &self.pool.config.clock
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        let acquired = self.rows.clone().acquire(claim, not_after);
+        let acquired = self.clone().acquire_row(claim, not_after);
         self.tasks.call(self.clone(), acquired)
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let (rows, limits) = (self.rows.clone(), &self.rows.profile.limits);
-        let renew = move |request| rows.clone().renew(request);
+        let (rows, limits) = (self.clone(), &self.profile.limits);
+        let renew = move |request| rows.clone().renew_one(request);
         self.tasks
             .each(self.clone(), limits, batch, renew, RenewReply::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        let (rows, limits) = (self.rows.clone(), &self.rows.profile.limits);
-        let release = move |request| rows.clone().release(request);
+        let (rows, limits) = (self.clone(), &self.profile.limits);
+        let release = move |request| rows.clone().release_one(request);
         self.tasks
             .each(self.clone(), limits, batch, release, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, _: Arc<Claim>) -> Call<Wakes> {
-        Call::ready(Err(BackendError::unsupported(
-            "this layout has no wake-ups: waiters poll",
-        )))
+        let message = "this layout has no wake-ups: waiters poll";
+        Call::ready(Err(BackendError::unsupported(message)))
     }
 
     fn invalidations(self: Arc<Self>, _: ClientId) -> Option<Invalidations> {
         // A new receiver reports the present connection as a change, too.
-        let mut replaced = self.rows.pool.replacements();
+        let mut replaced = self.pool.replacements();
         replaced.mark_changed();
-        Some(Invalidations::new(stream::unfold(
-            replaced,
-            async |mut replaced| {
-                let changed = replaced.changed().await;
-                changed.ok().map(|()| (Invalidation::All, replaced))
-            },
-        )))
+        let next = async |mut replaced: watch::Receiver<()>| {
+            let changed = replaced.changed().await;
+            changed.ok().map(|()| (Invalidation::All, replaced))
+        };
+        Some(Invalidations::new(stream::unfold(replaced, next)))
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        self.tasks.call(self.clone(), self.rows.clone().inspect(query))
+        self.tasks.call(self.clone(), self.clone().list(query))
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        self.tasks.call(self.clone(), self.rows.clone().examine())
+        self.tasks.call(self.clone(), self.clone().find_weaknesses())
     }
 
     fn close(self: Arc<Self>) -> Call<()> {
         let closed = self.tasks.close();
         if closed.is_ok() {
-            self.rows.pool.close();
+            self.pool.close();
         }
         Call::ready(closed)
     }
 }
 
-impl<S: LeaseSession> Drop for LeaseRowStore<S> {
+impl<S: LeaseSession> Drop for LeaseRows<S> {
     fn drop(&mut self) {
-        self.rows.pool.close();
+        self.pool.close();
     }
 }
 
-impl<S: LeaseSession> fmt::Debug for LeaseRowStore<S> {
+impl<S: LeaseSession> fmt::Debug for LeaseRows<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LeaseRowStore")
-            .field(&self.rows.pool.config.address())
-            .finish()
+        write!(f, "LeaseRows({:?})", self.pool.config.address())
     }
 }

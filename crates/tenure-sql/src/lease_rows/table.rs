@@ -6,7 +6,7 @@ use super::holder::LONGEST_ID;
 use super::layout::Layout;
 use super::statement::Dialect;
 use crate::server::Config;
-use crate::server::values::{Answer, Cells};
+use crate::server::values::Answer;
 
 /// No key or holder is longer.
 const UNLIMITED: usize = 1000;
@@ -58,16 +58,12 @@ pub(crate) struct Column {
 impl Column {
     /// Reads an answer that has these values in this order.
     pub(crate) fn read(answer: Answer) -> Result<Vec<Column>, BackendError> {
-        let size = |cells: &mut Cells| {
-            let number = cells.number()?.map(usize::try_from);
-            Ok::<_, BackendError>(number.and_then(Result::ok).unwrap_or_default())
-        };
         let columns = answer.rows.into_iter().map(|mut cells| {
             Ok(Column {
                 name: cells.text().unwrap_or_default(),
                 kind: cells.text().unwrap_or_default(),
-                width: size(&mut cells)?,
-                decimals: size(&mut cells)?,
+                width: cells.number()?.unwrap_or_default(),
+                decimals: cells.number()?.unwrap_or_default(),
                 collation: cells.text().unwrap_or_default(),
                 is_exact: cells.flag()?,
                 is_unicode: cells.flag()?,

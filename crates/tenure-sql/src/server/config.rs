@@ -196,10 +196,9 @@ impl Config {
             tls: tls_mode(&options, names),
             tls_files: Tls::from_options(&options, names.scheme, true)?.unwrap_or_default(),
             application_name: options.text("application_name").unwrap_or("tenure").to_owned(),
-            options: match database {
-                Database::Postgres => options.text("options").map(str::to_owned),
-                Database::MySql => None,
-            },
+            options: (database == Database::Postgres)
+                .then(|| options.text("options").map(str::to_owned))
+                .flatten(),
             time_zone: time_zone(&options)?.unwrap_or(names.time_zone).to_owned(),
             connections: connections(&options)?,
             connect_timeout: limit("connect_timeout", 5),
@@ -367,18 +366,16 @@ fn time_zone(options: &Options) -> Result<Option<&str>, BackendError> {
     let Some(text) = options.text("time_zone") else {
         return Ok(None);
     };
-    let bytes = text.as_bytes();
-    let is_offset = match bytes {
-        [b'+' | b'-', hours @ .., b':', tens, ones] if hours.len() == 2 => {
-            hours.iter().chain([tens, ones]).all(u8::is_ascii_digit)
-        }
-        _ => false,
-    };
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-/_".contains(byte);
-    let is_sign_of_offset = |two: &[u8]| two[0] == b'-' && two[1].is_ascii_digit();
-    let is_name = bytes.first().is_some_and(u8::is_ascii_alphabetic)
-        && bytes.iter().all(is_allowed)
-        && !bytes.windows(2).any(is_sign_of_offset);
+    let is_number = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let offset = text
+        .strip_prefix(['+', '-'])
+        .and_then(|rest| rest.split_once(':'));
+    let is_offset = offset.is_some_and(|(hours, minutes)| is_number(hours) && is_number(minutes));
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-/_".contains(&byte);
+    let begins_with_digit = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(is_allowed)
+        && !text.split('-').any(begins_with_digit);
     match is_offset || is_name {
         true => Ok(Some(text)),
         false => Err(invalid(

@@ -24,19 +24,16 @@ impl From<BackendError> for Failure {
 impl Failure {
     /// The error for a caller that cannot treat a busy row as held.
     pub(crate) fn into_error(self) -> BackendError {
-        match self {
-            Failure::Repeat => BackendError::new(
-                Fault::Unavailable,
-                Effect::None,
-                "the database has undone this statement several times: see which sessions are at work on that table",
-            ),
-            Failure::Busy => BackendError::new(
-                Fault::Unavailable,
-                Effect::None,
-                "another session keeps the lock's row locked: see which transaction is open on that table",
-            ),
-            Failure::Error(error) => error,
-        }
+        let message = match self {
+            Failure::Error(error) => return error,
+            Failure::Repeat => {
+                "the database has undone this statement several times: see which sessions are at work on that table"
+            }
+            Failure::Busy => {
+                "another session keeps the lock's row locked: see which transaction is open on that table"
+            }
+        };
+        BackendError::new(Fault::Unavailable, Effect::None, message)
     }
 }
 

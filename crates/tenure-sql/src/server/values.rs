@@ -1,5 +1,6 @@
 //! What goes to a server and comes back, in the same form for each kind of database.
 
+use std::str::FromStr;
 use std::vec;
 
 use tenure_backend::BackendError;
@@ -36,12 +37,12 @@ impl Cells {
         self.0.next().flatten()
     }
 
-    pub(crate) fn number(&mut self) -> Result<Option<i64>, BackendError> {
+    pub(crate) fn number<T: FromStr>(&mut self) -> Result<Option<T>, BackendError> {
         let number = self.text().map(|text| text.parse());
         number.transpose().map_err(|_| unexpected_reply())
     }
 
     pub(crate) fn flag(&mut self) -> Result<bool, BackendError> {
-        Ok(self.number()?.is_some_and(|number| number != 0))
+        Ok(self.number::<i64>()?.is_some_and(|number| number != 0))
     }
 }
