@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use super::holder;
 use super::own_claims::Known;
 use super::reply::Taken;
-use super::rows::{BUSY_PAUSE, LeaseRows, micros};
+use super::rows::{BUSY_PAUSE, LeaseRows, micros, token_run};
 use super::session::LeaseSession;
 use super::statement::Values;
-use crate::server::error::{Failure, unexpected_reply};
+use crate::server::error::Failure;
 
 /// How often a client looks for rows to remove.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -52,10 +52,8 @@ impl<S: LeaseSession> LeaseRows<S> {
     /// Asks for the row of a claim.
     async fn place(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
         let tokens = self.tokens(claim);
-        let (id, text) = (
-            claim.at.id.to_string(),
-            holder::write(claim, tokens, self.widths.holder),
-        );
+        let id = claim.at.id.to_string();
+        let text = holder::write(claim, tokens, self.widths.holder);
         let lease = self.profile.limits.lease(claim.lease);
         let values = Values {
             key: claim.at.key.as_str(),
@@ -85,8 +83,8 @@ impl<S: LeaseSession> LeaseRows<S> {
             }
         };
         Ok(match taken {
-            Taken::Granted(last) => AcquireReply::Granted(Grant::new(run(last, tokens)?, sent, lease)),
-            Taken::Own(last) => return self.poll_granted(claim, run(last, tokens)?).await,
+            Taken::Granted(last) => AcquireReply::Granted(Grant::new(token_run(last, tokens)?, sent, lease)),
+            Taken::Own(last) => return self.poll_granted(claim, token_run(last, tokens)?).await,
             Taken::Ended => AcquireReply::Ended,
             Taken::Late => AcquireReply::TooLate,
             Taken::Busy(left) => {
@@ -132,14 +130,4 @@ impl<S: LeaseSession> LeaseRows<S> {
             }
         });
     }
-}
-
-/// The run of tokens that ends with this one.
-fn run(last: Option<i64>, tokens: Option<u32>) -> Result<Option<TokenRange>, BackendError> {
-    let Some((last, tokens)) = last.zip(tokens) else {
-        return Ok(None);
-    };
-    let first = u64::try_from(last - i64::from(tokens) + 1).ok();
-    let run = first.and_then(|first| TokenRange::new(first.try_into().ok()?, tokens.try_into().ok()?));
-    run.map(Some).ok_or_else(unexpected_reply)
 }

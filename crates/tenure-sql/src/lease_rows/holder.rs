@@ -60,26 +60,22 @@ fn cut(mut text: String, width: usize) -> String {
 
 /// Reads what `write` wrote; any other text is a foreign holder's name.
 pub(super) fn read(text: &str, has_tokens: bool) -> Holder {
-    let foreign = || Holder {
-        id: HolderId::Foreign(text.into()),
-        label: None,
-        tokens: None,
-    };
     let (id, rest) = text.split_once(' ').unwrap_or((text, ""));
     let Ok(id) = id.parse::<ClaimId>() else {
-        return foreign();
+        return Holder {
+            id: HolderId::Foreign(text.into()),
+            label: None,
+            tokens: None,
+        };
     };
     let (tokens, label) = match has_tokens {
-        true => {
-            let (tokens, label) = rest.split_once(' ').unwrap_or((rest, ""));
-            (tokens.parse().ok(), label)
-        }
-        false => (None, rest),
+        true => rest.split_once(' ').unwrap_or((rest, "")),
+        false => ("", rest),
     };
     Holder {
         id: HolderId::Claim(id),
         label: Some(label.into()),
-        tokens,
+        tokens: tokens.parse().ok(),
     }
 }
 

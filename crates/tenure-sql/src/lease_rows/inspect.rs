@@ -7,7 +7,7 @@ use tenure_backend::{
 };
 
 use super::reply::Row;
-use super::rows::LeaseRows;
+use super::rows::{LeaseRows, token_run};
 use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::error::Failure;
@@ -15,29 +15,32 @@ use crate::server::findings::find;
 
 impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn list(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
-        let values = Values::default();
-        let (rows, limit) = match &query {
+        let (statement, limit, values) = match &query {
             Query::Key(key) => {
-                let values = Values {
-                    key: key.as_str(),
-                    ..values
-                };
-                (self.run(&self.statements.look, &values).await?, usize::MAX)
+                let key = key.as_str();
+                (
+                    &self.statements.look,
+                    usize::MAX,
+                    Values {
+                        key,
+                        ..Values::default()
+                    },
+                )
             }
             Query::Prefix { prefix, after, limit } => {
-                let after = after.as_ref().map_or("", Cursor::as_str);
                 let values = Values {
                     prefix,
-                    after,
+                    after: after.as_ref().map_or("", Cursor::as_str),
                     limit: i64::from(limit.get()) + 1,
-                    ..values
+                    ..Values::default()
                 };
-                let rows = self.run(&self.statements.list, &values).await?;
-                (rows, usize::try_from(limit.get()).unwrap_or(usize::MAX))
+                let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+                (&self.statements.list, limit, values)
             }
         };
-        let is_full = rows.rows.len() > limit;
-        let rows: Vec<Row> = rows.rows().take(limit).collect();
+        let found = self.run(statement, &values).await?;
+        let is_full = found.rows.len() > limit;
+        let rows: Vec<Row> = found.rows().take(limit).collect();
         let next = rows
             .last()
             .filter(|_| is_full)
@@ -48,21 +51,16 @@ impl<S: LeaseSession> LeaseRows<S> {
 
     pub(super) fn status(&self, row: Row) -> Option<LockStatus> {
         let (row, is) = self.held(Some(row))?;
-        let first = row
-            .token
-            .zip(is.tokens)
-            .map(|(last, tokens)| last - i64::from(tokens) + 1);
-        let token = first.and_then(|first| u64::try_from(first).ok()?.try_into().ok());
+        let run = token_run(row.token, is.tokens).ok().flatten();
+        let token = run.map(|run| run.first());
         let holder = HolderStatus::new(is.id, is.label, Mode::Exclusive, token, row.left);
         let key = LockKey::new(row.key).ok()?;
         Some(LockStatus::new(key, Kind::Mutex, vec![holder], None))
     }
 
     pub(super) async fn find_weaknesses(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
-        let (config, statements) = (&self.pool.config, &self.statements);
-        let facts = self
-            .pool
-            .with(async |session| session.facts(config, statements).await);
+        let config = &self.pool.config;
+        let facts = self.pool.with(async |session| session.facts(config).await);
         let facts = facts.await.map_err(Failure::into_error)?;
         Ok(find(facts, S::CHECKS, config))
     }

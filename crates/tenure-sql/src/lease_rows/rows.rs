@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Claim, ClaimRef, Instant, Profile, Tasks};
+use tenure_backend::{BackendError, Claim, ClaimRef, Instant, Profile, Tasks, TokenRange};
 use tokio::time::sleep;
 
 use super::holder;
@@ -13,7 +13,7 @@ use super::reply::{Outcome, Row};
 use super::session::LeaseSession;
 use super::statement::{Statement, Statements, Values};
 use super::table::Widths;
-use crate::server::error::{Failure, invalid};
+use crate::server::error::{Failure, invalid, unexpected_reply};
 use crate::server::pool::Pool;
 
 /// How often a statement is repeated whose row another session has locked.
@@ -97,4 +97,14 @@ impl<S: LeaseSession> LeaseRows<S> {
 
 pub(super) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The run of tokens that ends with this one.
+pub(super) fn token_run(last: Option<i64>, tokens: Option<u32>) -> Result<Option<TokenRange>, BackendError> {
+    let Some((last, tokens)) = last.zip(tokens) else {
+        return Ok(None);
+    };
+    let first = u64::try_from(last - i64::from(tokens) + 1).ok();
+    let run = first.and_then(|first| TokenRange::new(first.try_into().ok()?, tokens.try_into().ok()?));
+    run.map(Some).ok_or_else(unexpected_reply)
 }

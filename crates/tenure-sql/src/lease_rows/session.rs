@@ -29,9 +29,5 @@ pub(crate) trait LeaseSession: Session {
     ) -> impl Future<Output = Result<Taken, Failure>> + Send;
 
     /// What the checks look at.
-    fn facts(
-        &mut self,
-        config: &Config,
-        statements: &Statements,
-    ) -> impl Future<Output = Result<Facts, Failure>> + Send;
+    fn facts(&mut self, config: &Config) -> impl Future<Output = Result<Facts, Failure>> + Send;
 }

@@ -39,9 +39,9 @@ pub(crate) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The value of the parameter with this name, if there is one.
-    fn get(&self, name: &str) -> Option<Value<'a>> {
-        Some(match name {
+    /// The value of the parameter with this name.
+    fn get(&self, name: &str) -> Value<'a> {
+        match name {
             "key" => Value::Text(self.key),
             "id" => Value::Text(self.id),
             "holder" => Value::Text(self.holder),
@@ -55,8 +55,8 @@ impl<'a> Values<'a> {
             "prefix" => Value::Text(self.prefix),
             "after" => Value::Text(self.after),
             "limit" => Value::Number(self.limit),
-            _ => return None,
-        })
+            _ => panic!("a statement names the parameter `{name}`"),
+        }
     }
 }
 
@@ -85,8 +85,7 @@ impl Statement {
 
     /// The values in the order in which the text has their parameters.
     pub(crate) fn bind<'a>(&self, values: &Values<'a>) -> Vec<Value<'a>> {
-        let params = self.params.iter();
-        params.filter_map(|name| values.get(name)).collect()
+        self.params.iter().map(|name| values.get(name)).collect()
     }
 }
 
@@ -95,7 +94,7 @@ pub(crate) struct Dialect {
     /// Writes a parameter with its number and type; it is sent once, however often it stands in the text. `None`: each is
     /// a `?` of its own.
     numbered: Option<fn(usize, Value<'_>) -> String>,
-    /// Expressions and statements by their names. A text may contain others: `{name}`.
+    /// Expressions and statements by their names. `{name}` in a text stands for another, `{:name}` for a parameter.
     texts: HashMap<&'static str, String>,
 }
 
@@ -120,52 +119,37 @@ impl Dialect {
         }
     }
 
-    /// Makes the statement with this name; `None` if the layout has none. In its text, `:name` is a parameter.
-    fn statement(&self, name: &str) -> Option<Statement> {
-        let text = self.expand(self.texts.get(name)?);
-        let mut params: Vec<String> = Vec::new();
-        let mut sql = String::new();
-        let mut rest = text.as_str();
-        while let Some((before, after)) = rest.split_once(':') {
-            sql.push_str(before);
-            let len = after
-                .find(|c: char| !c.is_ascii_lowercase())
-                .unwrap_or(after.len());
-            let (name, behind) = after.split_at(len);
-            let Some(value) = Values::default().get(name) else {
-                // The colons of `::type`, and of a time zone.
-                sql.push(':');
-                rest = after;
-                continue;
-            };
-            rest = behind;
-            let known = params.iter().position(|param| param == name);
-            let index = known.filter(|_| self.numbered.is_some()).unwrap_or(params.len());
-            if index == params.len() {
-                params.push(name.to_owned());
-            }
-            let parameter = self.numbered.map(|write| write(index + 1, value));
-            sql.push_str(parameter.as_deref().unwrap_or("?"));
-        }
-        sql.push_str(rest);
-        Some(Statement {
-            sql: sql.split_ascii_whitespace().collect::<Vec<_>>().join(" "),
-            params,
+    /// Makes the statement with this name; `None` if the layout has none.
+    pub(crate) fn statement(&self, name: &str) -> Option<Statement> {
+        let mut params = Vec::new();
+        let sql = self.write(self.texts.get(name)?, &mut params);
+        let sql = sql.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        Some(Statement { sql, params })
+    }
+
+    /// Writes out a text without parameters.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        self.write(text, &mut Vec::new())
+    }
+
+    /// Writes out the texts and the parameters that a text contains.
+    fn write(&self, text: &str, params: &mut Vec<String>) -> String {
+        fill(text, |name| match name.strip_prefix(':') {
+            Some(name) => self.parameter(name, params),
+            None => self.write(&self.texts[name], params),
         })
     }
 
-    /// Writes the texts out that a text contains.
-    pub(crate) fn expand(&self, text: &str) -> String {
-        let text_of = |name: &str| {
-            let found = self.texts.get(name);
-            debug_assert!(found.is_some(), "a text names `{name}`");
-            found.map_or("", String::as_str)
-        };
-        let filled = fill(text, text_of);
-        match filled == text {
-            true => filled,
-            false => self.expand(&filled),
+    fn parameter(&self, name: &str, params: &mut Vec<String>) -> String {
+        let known = params.iter().position(|param| param == name);
+        let index = known.filter(|_| self.numbered.is_some()).unwrap_or(params.len());
+        if index == params.len() {
+            params.push(name.to_owned());
         }
+        self.numbered.map_or_else(
+            || "?".to_owned(),
+            |write| write(index + 1, Values::default().get(name)),
+        )
     }
 }
 
@@ -213,22 +197,5 @@ impl Statements {
             list: needed("list"),
             sweep: optional("sweep"),
         }
-    }
-}
-
-#[cfg(feature = "mysql")]
-impl Statements {
-    /// All statements that the driver may send.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Statement> {
-        let always = [
-            &self.take,
-            &self.look,
-            &self.renew,
-            &self.release,
-            &self.evict,
-            &self.list,
-        ];
-        let others = [&self.insert, &self.clear, &self.settle, &self.sweep];
-        always.into_iter().chain(others.into_iter().flatten())
     }
 }

@@ -5,7 +5,8 @@ use mysql_async::prelude::Queryable;
 
 use super::error::failure;
 use super::session::MySqlSession;
-use crate::lease_rows::Statements;
+use super::statements::dialect;
+use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::findings::{Check, Facts};
 
@@ -23,6 +24,11 @@ const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC
 /// The replicas that read from this server. A user without the permission `PROCESS` sees none.
 const REPLICAS: &str =
     "SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
+
+/// The statements that need permissions.
+const STATEMENTS: [&str; 10] = [
+    "take", "insert", "look", "renew", "release", "clear", "evict", "settle", "list", "sweep",
+];
 
 pub(super) const CHECKS: [Check; 9] = [
     Check::danger(
@@ -89,7 +95,7 @@ fn waits_for_replicas(server: &Facts) -> bool {
 }
 
 /// Asks the server for all facts.
-pub(super) async fn facts(session: &mut MySqlSession, statements: &Statements) -> Result<Facts, Failure> {
+pub(super) async fn facts(session: &mut MySqlSession, config: &Config) -> Result<Facts, Failure> {
     let mut facts = Facts::default();
     for query in [SETTINGS, COUNTERS, TIMES] {
         facts.ask(session, query, &[]).await?;
@@ -101,8 +107,10 @@ pub(super) async fn facts(session: &mut MySqlSession, statements: &Statements) -
     }
     facts.add("connections", facts.number("threads_connected"));
     facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
+    let dialect = dialect(config);
     // The server checks the user's permissions for each statement that it prepares.
-    for statement in statements.iter() {
+    let statements = STATEMENTS.iter().filter_map(|name| dialect.statement(name));
+    for statement in statements {
         match session.conn.prep(&*statement.sql).await {
             Err(Error::Server(refusal)) if [1044, 1142, 1143].contains(&refusal.code) => {
                 facts.add("refused", refusal.message);

@@ -58,8 +58,8 @@ impl LeaseSession for MySqlSession {
         })
     }
 
-    async fn facts(&mut self, _: &Config, statements: &Statements) -> Result<Facts, Failure> {
-        examine::facts(self, statements).await
+    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
+        examine::facts(self, config).await
     }
 }
 

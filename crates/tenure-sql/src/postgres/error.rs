@@ -48,7 +48,7 @@ pub(super) fn refused_login(error: &Error, config: &Config) -> BackendError {
         let message = "PostgreSQL asks for a password: write it before the host, `USER:PASSWORD@HOST`, or name a `password_file`";
         return BackendError::new(Fault::Denied, Effect::None, message);
     }
-    unreachable(&address, why)
+    unreachable(address, why)
 }
 
 fn ends_session(refusal: &DbError) -> bool {

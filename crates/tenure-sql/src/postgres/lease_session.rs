@@ -32,7 +32,7 @@ impl LeaseSession for PgSession {
         })
     }
 
-    async fn facts(&mut self, config: &Config, _: &Statements) -> Result<Facts, Failure> {
+    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
         examine::facts(self, config).await
     }
 }

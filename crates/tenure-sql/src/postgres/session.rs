@@ -154,18 +154,17 @@ async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<PgSession,
     let (host, (stream, peer)) = match place {
         Place::Host(host) => {
             let opened = open(&look_up(host).await?).await;
-            let opened = opened.map_err(|error| unreachable(&host.to_string(), error.to_string()));
-            (host.name(), opened?)
+            (host.name(), opened.map_err(|error| unreachable(host, error))?)
         }
         Place::Socket(folder, port) => {
             let path = folder.join(format!(".s.PGSQL.{port}"));
             let opened = UnixStream::connect(&path).await;
-            let opened = opened.map_err(|error| unreachable(&path.display().to_string(), error.to_string()));
-            ("localhost", (Either::Right(opened?), ("port", *port)))
+            let opened = opened.map_err(|error| unreachable(path.display(), error))?;
+            ("localhost", (Either::Right(opened), ("port", *port)))
         }
     };
     let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls.clone(), host);
-    let connector = connector.map_err(|error| unreachable(host, error.to_string()))?;
+    let connector = connector.map_err(|error| unreachable(host, error))?;
     let opened = settings(config, place)
         .await?
         .connect_raw(stream, connector)

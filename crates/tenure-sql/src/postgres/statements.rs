@@ -26,32 +26,32 @@ const SETTINGS: &str = "cfg AS MATERIALIZED (SELECT set_config('lock_timeout', '
 const TAKE: &str = "WITH {settings}, look AS MATERIALIZED ({look}), {put}
     FROM cfg LEFT JOIN look ON cfg.wait IS NOT NULL AND cfg.durable IS NOT NULL";
 
-const LOOK: &str = "SELECT {row} FROM {table} l WHERE l.{key} = :key";
+const LOOK: &str = "SELECT {row} FROM {table} l WHERE l.{key} = {:key}";
 
 const LIST: &str = "SELECT {row} FROM {table} l
-    WHERE {held} AND split_part(l.{holder}, ' ', 1) <> 'evicted' AND starts_with(l.{key}::text, :prefix)
-        AND l.{key}::text COLLATE \"C\" > :after
-    ORDER BY l.{key}::text COLLATE \"C\" LIMIT :limit";
+    WHERE {held} AND split_part(l.{holder}, ' ', 1) <> 'evicted' AND starts_with(l.{key}::text, {:prefix})
+        AND l.{key}::text COLLATE \"C\" > {:after}
+    ORDER BY l.{key}::text COLLATE \"C\" LIMIT {:limit}";
 
 /// Locks the claim's own row first. A row that another session has locked is not found.
 const RENEW: &str =
     "WITH {settings}, own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
-    WHERE l.{key} = :key AND {mine} AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l SKIP LOCKED)
-UPDATE {table} l SET {ends} = CASE :shorten WHEN 1 THEN least(l.{ends}, {later}) ELSE {later} END{raise}
+    WHERE l.{key} = {:key} AND {mine} AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l SKIP LOCKED)
+UPDATE {table} l SET {ends} = CASE {:shorten} WHEN 1 THEN least(l.{ends}, {later}) ELSE {later} END{raise}
 FROM own WHERE l.{key} = own.key AND {held}";
 
 /// `unique` and `shedlock`: inserts the row, or takes over one that has expired.
 const ROW_TAKE: &str = "put AS (
     INSERT INTO {table} AS l ({key}, {holder}, {ends}, {changed})
-    SELECT :key, :holder, {later}, {now} FROM cfg
-    WHERE {now_us} < :until - {wait} * 1000
-        AND NOT EXISTS (SELECT FROM look WHERE look.held OR split_part(look.holder, ' ', 1) = :id)
+    SELECT {:key}, {:holder}, {later}, {now} FROM cfg
+    WHERE {now_us} < {:until} - {wait} * 1000
+        AND NOT EXISTS (SELECT FROM look WHERE look.held OR split_part(look.holder, ' ', 1) = {:id})
     ON CONFLICT ({key}) DO UPDATE SET {holder} = EXCLUDED.{holder}, {ends} = {later}, {changed} = {now}
-    WHERE NOT {held} AND NOT {mine} AND {now_us} < :until
+    WHERE NOT {held} AND NOT {mine} AND {now_us} < {:until}
     RETURNING 1)
 SELECT {before}, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last";
 
-const UNIQUE_CLEAR: &str = "DELETE FROM {table} l WHERE l.{key} = :key AND {mine}";
+const UNIQUE_CLEAR: &str = "DELETE FROM {table} l WHERE l.{key} = {:key} AND {mine}";
 
 /// A textbook client deletes such rows as well.
 const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - interval '{idle} microseconds'
@@ -62,37 +62,37 @@ const UNIQUE_SWEEP: &str = "DELETE FROM {table} WHERE {ends} < {now} - interval 
 /// held until the next one.
 const SHEDLOCK_RELEASE: &str =
     "UPDATE {table} l SET {ends} = least(l.{ends}, date_trunc('milliseconds', {now}))
-    WHERE l.{key} = :key AND {mine} AND {held}";
+    WHERE l.{key} = {:key} AND {mine} AND {held}";
 
 const ROW_EVICT: &str =
     "WITH {settings}, target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
-    WHERE l.{key} = :key AND l.{holder} = :target AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l)
-UPDATE {table} l SET {holder} = :holder, {ends} = {later}, {changed} = {now}
-FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND {held}";
+    WHERE l.{key} = {:key} AND l.{holder} = {:target} AND {held} AND cfg.durable IS NOT NULL FOR UPDATE OF l)
+UPDATE {table} l SET {holder} = {:holder}, {ends} = {later}, {changed} = {now}
+FROM target WHERE l.{key} = target.key AND l.{holder} = {:target} AND {held}";
 
 /// `version`: takes a row that is free, or inserts a missing one. A new row's version begins at the time in microseconds, so
 /// that tokens rise even after the row was deleted. A statement that inserts a key holds the key's advisory lock.
 const VERSION_TAKE: &str = "free AS MATERIALIZED (
     SELECT l.{key} AS key FROM {table} l
-    WHERE l.{key} = :key AND NOT {held} AND NOT {mine} AND {now_us} < :until FOR UPDATE SKIP LOCKED),
+    WHERE l.{key} = {:key} AND NOT {held} AND NOT {mine} AND {now_us} < {:until} FOR UPDATE SKIP LOCKED),
 taken AS (
-    UPDATE {table} l SET locked = true, {holder} = :holder, version = l.version + :tokens, {changed} = {now}, {ends} = {later}
-    FROM free WHERE l.{key} = free.key AND {now_us} < :until RETURNING l.version),
+    UPDATE {table} l SET locked = true, {holder} = {:holder}, version = l.version + {:tokens}, {changed} = {now}, {ends} = {later}
+    FROM free WHERE l.{key} = free.key AND {now_us} < {:until} RETURNING l.version),
 inserted AS (
     INSERT INTO {table} AS l ({key}, version, locked, {holder}, {changed}, {ends})
-    SELECT :key, greatest(:tokens, {now_us}), true, :holder, {now}, {later} FROM cfg
+    SELECT {:key}, greatest({:tokens}, {now_us}), true, {:holder}, {now}, {later} FROM cfg
     WHERE CASE WHEN EXISTS (SELECT FROM look) THEN false
-            ELSE pg_try_advisory_xact_lock(hashtextextended(:key, '{table}'::regclass::oid::bigint)) END
-        AND {now_us} < :until - {wait} * 1000
+            ELSE pg_try_advisory_xact_lock(hashtextextended({:key}, '{table}'::regclass::oid::bigint)) END
+        AND {now_us} < {:until} - {wait} * 1000
     ON CONFLICT ({key}) DO NOTHING RETURNING l.version)
 SELECT {before}, (SELECT count(*) FROM taken) + (SELECT count(*) FROM inserted) AS granted,
     coalesce((SELECT version FROM taken), (SELECT version FROM inserted)) AS last";
 
 const VERSION_RELEASE: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
-    WHERE l.{key} = :key AND {held} AND {mine} FOR UPDATE) {free_own}";
+    WHERE l.{key} = {:key} AND {held} AND {mine} FOR UPDATE) {free_own}";
 
 const VERSION_CLEAR: &str = "WITH own AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l
-    WHERE l.{key} = :key AND l.locked AND {mine} FOR UPDATE) {free_own}";
+    WHERE l.{key} = {:key} AND l.locked AND {mine} FOR UPDATE) {free_own}";
 
 const VERSION_FREE_OWN: &str =
     "UPDATE {table} l SET locked = false, {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = NULL
@@ -100,14 +100,14 @@ const VERSION_FREE_OWN: &str =
 
 const VERSION_EVICT: &str =
     "WITH {settings}, target AS MATERIALIZED (SELECT l.{key} AS key FROM {table} l CROSS JOIN cfg
-    WHERE l.{key} = :key AND l.{holder} = :target AND l.version = :seen AND {held} AND cfg.durable IS NOT NULL
+    WHERE l.{key} = {:key} AND l.{holder} = {:target} AND l.version = {:seen} AND {held} AND cfg.durable IS NOT NULL
     FOR UPDATE OF l)
 UPDATE {table} l SET {holder} = NULL, version = l.version + 1, {changed} = {now}, {ends} = {later}
-FROM target WHERE l.{key} = target.key AND l.{holder} = :target AND l.version = :seen AND {held}";
+FROM target WHERE l.{key} = target.key AND l.{holder} = {:target} AND l.version = {:seen} AND {held}";
 
 /// A textbook client does not know the end of a lease. So the row is freed after the cooldown, unless another claim has taken it.
 const VERSION_SETTLE: &str = "UPDATE {table} l SET locked = false, version = l.version + 1, {ends} = NULL
-WHERE l.{key} = :key AND l.version = :seen AND l.locked AND l.{holder} IS NULL";
+WHERE l.{key} = {:key} AND l.version = {:seen} AND l.locked AND l.{holder} IS NULL";
 
 /// The texts of `unique`, of which the other layouts replace some. `l` is the row.
 const ROW: [(&str, &str); 27] = [
@@ -121,8 +121,8 @@ const ROW: [(&str, &str); 27] = [
     ("wait", INSERT_WAIT),
     ("now", "{clock}"),
     ("now_us", "(extract(epoch FROM {clock}) * 1000000)::bigint"),
-    ("later", "({now} + :lease * interval '1 microsecond')"),
-    ("mine", "(split_part(coalesce(l.{holder}, ''), ' ', 1) = :id)"),
+    ("later", "({now} + {:lease} * interval '1 microsecond')"),
+    ("mine", "(split_part(coalesce(l.{holder}, ''), ' ', 1) = {:id})"),
     ("held", "(l.{ends} > {now})"),
     ("token", "NULL::bigint"),
     ("left", "{until_end}"),
@@ -163,7 +163,7 @@ const VERSION: &[(&str, &str)] = &[
     ("free_own", VERSION_FREE_OWN),
     ("evict", VERSION_EVICT),
     ("settle", VERSION_SETTLE),
-    ("raise", ", version = greatest(l.version, :raise)"),
+    ("raise", ", version = greatest(l.version, {:raise})"),
     // A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
     (
         "held",

@@ -101,13 +101,10 @@ pub(crate) enum TlsMode {
 }
 
 impl TlsMode {
-    const ALL: [TlsMode; 5] = [
-        TlsMode::Disable,
-        TlsMode::Prefer,
-        TlsMode::Require,
-        TlsMode::VerifyCa,
-        TlsMode::VerifyFull,
-    ];
+    const ALL: [TlsMode; 5] = {
+        use TlsMode::{Disable, Prefer, Require, VerifyCa, VerifyFull};
+        [Disable, Prefer, Require, VerifyCa, VerifyFull]
+    };
 }
 
 /// Where a server is.

@@ -120,9 +120,9 @@ pub(crate) fn connection_broke(cause: String) -> BackendError {
     BackendError::because(Fault::Unavailable, Effect::Unknown, message, cause)
 }
 
-pub(crate) fn unreachable(address: &str, cause: String) -> BackendError {
+pub(crate) fn unreachable(address: impl fmt::Display, cause: impl fmt::Display) -> BackendError {
     let message = format!("the server at {address} cannot be reached: see whether it runs there");
-    BackendError::because(Fault::Unavailable, Effect::None, message, cause)
+    BackendError::because(Fault::Unavailable, Effect::None, message, cause.to_string())
 }
 
 /// Error for a server without TLS. `cure`: what to do there, or what to write in the URL.

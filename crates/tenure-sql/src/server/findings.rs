@@ -56,7 +56,7 @@ impl Facts {
         let found = checks.iter().filter(|Check(_, applies, ..)| applies(self));
         found
             .map(|Check(severity, _, what, why)| {
-                let [what, why] = [what, why].map(|words| fill(words, |name| self.text(name)));
+                let [what, why] = [what, why].map(|words| fill(words, |name| self.text(name).to_owned()));
                 Finding::new(*severity, what, why)
             })
             .collect()
