@@ -35,20 +35,9 @@ impl<S: LeaseSession> LeaseRows<S> {
         Ok(renewed)
     }
 
-    /// Renews a claim, and notes if this client no longer has it.
+    /// Renews a claim, and notes if this client no longer has it. A row that another session has locked is tried again, and is
+    /// never taken for lost.
     pub(super) async fn renew_claim(&self, request: &RenewRequest) -> Result<RenewReply, BackendError> {
-        let renewed = self
-            .pool
-            .with(async |session| self.renew_row(session, request).await);
-        let renewed = renewed.await.map_err(Failure::into_error)?;
-        if matches!(renewed, RenewReply::Gone(_)) && self.claims.is_granted(request.claim.id) {
-            self.ended(&request.claim);
-        }
-        Ok(renewed)
-    }
-
-    /// Renews a claim's row. A row that another session has locked is tried again, and is never taken for lost.
-    async fn renew_row(&self, session: &mut S, request: &RenewRequest) -> Result<RenewReply, Failure> {
         let id = request.claim.id.to_string();
         let lease = self.profile.limits.lease(request.lease);
         let raise = request.raise.map_or(0, |tokens| tokens.last().get());
@@ -62,30 +51,28 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         for tries in 1..=TRIES {
             let held_from = self.now();
-            let is_renewed = match self.statements.renew.run(session, &values).await {
-                Ok(outcome) => outcome.changed > 0,
-                Err(Failure::Busy | Failure::Repeat) => {
-                    sleep(BUSY_PAUSE * tries).await;
-                    false
-                }
-                Err(error) => return Err(error),
-            };
+            let is_renewed = self.run(&self.statements.renew, &values).await?.changed > 0;
             if is_renewed && !request.shorten_only {
                 return Ok(RenewReply::Alive { held_from, lease });
             }
             let held_from = self.now();
-            let row = self.statements.look.run(session, &values).await?.rows().next();
+            let row = self.run(&self.statements.look, &values).await?.rows().next();
             match row {
                 // A row that is not changed has a lease that ends earlier.
                 Some(row) if row.is_of(&id) && row.is_held && request.shorten_only => {
                     let lease = row.left.map_or(lease, |left| left.min(lease));
                     return Ok(RenewReply::Alive { held_from, lease });
                 }
-                Some(row) if row.is_of(&id) && row.is_held => {}
-                row => return Ok(RenewReply::Gone(loss(row.as_ref(), &id))),
+                Some(row) if row.is_of(&id) && row.is_held => sleep(BUSY_PAUSE * tries).await,
+                row => {
+                    if self.claims.is_granted(request.claim.id) {
+                        self.ended(&request.claim);
+                    }
+                    return Ok(RenewReply::Gone(loss(row.as_ref(), &id)));
+                }
             }
         }
-        Err(Failure::Busy)
+        Err(Failure::Busy.into_error())
     }
 }
 

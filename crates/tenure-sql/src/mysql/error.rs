@@ -5,6 +5,7 @@ use std::io;
 use mysql_async::{DriverError, Error, IoError, ServerError};
 use tenure_backend::{BackendError, Effect, Fault};
 
+use crate::server::Place;
 use crate::server::error::{Failure, Refusal, connection_broke, no_tls, offers_no_tls, unreachable};
 
 /// Another session is at the row: a wait that was too long or not allowed.
@@ -45,7 +46,7 @@ pub(super) fn unconfirmed(failure: Failure) -> Failure {
 }
 
 /// The error of an attempt to connect.
-pub(super) fn refused_login(error: &Error, address: &str) -> BackendError {
+pub(super) fn refused_login(error: &Error, address: &Place) -> BackendError {
     let why = cause_of(error);
     match error {
         Error::Server(refusal) => explain(refusal.code).into_error(Effect::None, why),

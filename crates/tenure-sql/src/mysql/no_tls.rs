@@ -2,12 +2,12 @@
 
 use mysql_async::{Conn, Error, OptsBuilder};
 
-use crate::server::Config;
 pub(super) use crate::server::tls::refuse as settings;
+use crate::server::{Config, Place};
 
 pub(super) type Tls = ();
 
-/// Connects to a host.
-pub(super) async fn connect(_: &Config, (): &Tls, settings: OptsBuilder) -> Result<Conn, Error> {
+/// Connects.
+pub(super) async fn connect(_: &Config, (): &Tls, _: &Place, settings: OptsBuilder) -> Result<Conn, Error> {
     Conn::new(settings).await
 }

@@ -15,13 +15,31 @@ use crate::server::error::{Failure, not_writable, unexpected_reply};
 use crate::server::values::{Answer, Value};
 use crate::server::{Config, Place};
 
+/// The client reads no setting of the server that it is given here, which saves a request at each connect.
+const MAX_PACKET: usize = 4 * 1024 * 1024;
+const WAIT_TIMEOUT: usize = 8 * 3600;
+
+/// Each statement is a transaction of its own, which sees what is committed, and waits for no other.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// On MySQL a second is the shortest wait for a row. The other time limit is that of a change to the table's definition. The
+/// server may be set to ignore the character set that the client names at its login.
+const SETTINGS: &str = "SET NAMES utf8mb4, autocommit = 1, time_zone = '{zone}', lock_wait_timeout = 1,
+    innodb_lock_wait_timeout = IF(VERSION() LIKE '%MariaDB%', 0, 1)";
+
+/// What the server says of itself at each connect. An option of the server makes `SYSDATE` return the time at which the
+/// statement began, as `NOW` always does. A server that is `super_read_only` is also `read_only`; the replicas of some cloud
+/// providers are `innodb_read_only` alone.
+const GREETING: &str = "SELECT {now_us}, SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
+    CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only";
+
 /// A connection to a server that accepts writes.
 ///
 /// Dropping it while a statement is under way closes the socket. The server may still carry the statement out.
 pub(crate) struct MySqlSession {
     pub(super) conn: Conn,
-    pub(super) server_clock: ServerClock,
-    pub(super) clock: Arc<dyn Clock>,
+    server_clock: ServerClock,
+    clock: Arc<dyn Clock>,
     pub(super) is_mariadb: bool,
 }
 
@@ -33,7 +51,42 @@ impl Session for MySqlSession {
     }
 
     async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<Self, BackendError> {
-        connect(config, tls, place).await
+        let settings = match place {
+            Place::Host(host) => {
+                let found: Vec<IpAddr> = look_up(host).await?.iter().map(SocketAddr::ip).collect();
+                let settings = settings(config).await?.ip_or_hostname(host.name());
+                settings.tcp_port(host.port_or(3306)).resolved_ips(Some(found))
+            }
+            Place::Socket(path, _) => settings(config).await?.socket(Some(path.display().to_string())),
+        };
+        let dialect = dialect(config);
+        let greeted = async {
+            let mut conn = tls::connect(config, tls, place, settings).await?;
+            conn.query_drop(ISOLATION).await?;
+            conn.query_drop(dialect.expand(SETTINGS)).await?;
+            let greeting: Option<Row> = conn.query_first(dialect.expand(GREETING)).await?;
+            Ok::<_, Error>((conn, greeting))
+        };
+        let (conn, greeting) = greeted.await.map_err(|error| refused_login(&error, place))?;
+        let greeting = greeting.and_then(|row| from_row_opt(row).ok());
+        let greeting: (i64, bool, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
+        let (time, stands_still, version, sql_mode, is_writable) = greeting;
+        if !is_writable {
+            let why = "each is read-only; name the primary server";
+            return Err(not_writable(&config.address(), why));
+        }
+        if !sql_mode.contains("STRICT_TRANS_TABLES") && !sql_mode.contains("STRICT_ALL_TABLES") {
+            return Err(weak_sql_mode());
+        }
+        if stands_still {
+            return Err(still_clock());
+        }
+        Ok(Self {
+            server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
+            clock: config.clock.clone(),
+            is_mariadb: version.contains("MariaDB"),
+            conn,
+        })
     }
 
     /// Nothing reads from the connection between two statements. So if the server closes it, only the next statement
@@ -86,72 +139,6 @@ fn cell(value: mysql_async::Value) -> Option<String> {
         UInt(number) => Some(number.to_string()),
         _ => None,
     }
-}
-
-/// The client reads no setting of the server that it is given here, which saves a request at each connect.
-const MAX_PACKET: usize = 4 * 1024 * 1024;
-const WAIT_TIMEOUT: usize = 8 * 3600;
-
-/// Each statement is a transaction of its own, which sees what is committed, and waits for no other.
-const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
-
-/// On MySQL a second is the shortest wait for a row. The other time limit is that of a change to the table's definition. The
-/// server may be set to ignore the character set that the client names at its login.
-const SETTINGS: &str = "SET NAMES utf8mb4, autocommit = 1, time_zone = '{zone}', lock_wait_timeout = 1,
-    innodb_lock_wait_timeout = IF(VERSION() LIKE '%MariaDB%', 0, 1)";
-
-/// What the server says of itself at each connect. An option of the server makes `SYSDATE` return the time at which the
-/// statement began, as `NOW` always does. A server that is `super_read_only` is also `read_only`; the replicas of some cloud
-/// providers are `innodb_read_only` alone.
-const GREETING: &str = "SELECT {now_us}, SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
-    CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only";
-
-/// Connects, sets the session up, and asks the server what it is.
-async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<MySqlSession, BackendError> {
-    let settings = match place {
-        Place::Host(host) => {
-            let found: Vec<IpAddr> = look_up(host).await?.iter().map(SocketAddr::ip).collect();
-            let settings = settings(config).await?.ip_or_hostname(host.name());
-            settings.tcp_port(host.port_or(3306)).resolved_ips(Some(found))
-        }
-        Place::Socket(path, _) => settings(config).await?.socket(Some(path.display().to_string())),
-    };
-    let dialect = dialect(config);
-    let greeted = async {
-        let mut conn = match place {
-            Place::Host(_) => tls::connect(config, tls, settings).await?,
-            Place::Socket(..) => Conn::new(settings).await?,
-        };
-        conn.query_drop(ISOLATION).await?;
-        conn.query_drop(dialect.expand(SETTINGS)).await?;
-        let greeting = conn
-            .query_first::<mysql_async::Row, _>(dialect.expand(GREETING))
-            .await?;
-        Ok::<_, Error>((conn, greeting))
-    };
-    let greeted = greeted
-        .await
-        .map_err(|error| refused_login(&error, &place.to_string()));
-    let (conn, greeting) = greeted?;
-    let greeting = greeting.and_then(|row| from_row_opt(row).ok());
-    let greeting: (i64, bool, String, String, bool) = greeting.ok_or_else(unexpected_reply)?;
-    let (time, stands_still, version, sql_mode, is_writable) = greeting;
-    if !is_writable {
-        let why = "each is read-only; name the primary server";
-        return Err(not_writable(&config.address(), why));
-    }
-    if !sql_mode.contains("STRICT_TRANS_TABLES") && !sql_mode.contains("STRICT_ALL_TABLES") {
-        return Err(weak_sql_mode());
-    }
-    if stands_still {
-        return Err(still_clock());
-    }
-    Ok(MySqlSession {
-        server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
-        clock: config.clock.clone(),
-        is_mariadb: version.contains("MariaDB"),
-        conn,
-    })
 }
 
 async fn settings(config: &Config) -> Result<OptsBuilder, BackendError> {

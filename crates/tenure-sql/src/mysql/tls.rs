@@ -8,7 +8,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::server::tls::{client_config, unfit, verification};
-use crate::server::{Config, TlsMode};
+use crate::server::{Config, Place, TlsMode};
 
 /// Settings of TLS; `None` without TLS.
 pub(super) type Tls = Option<SslOpts>;
@@ -47,9 +47,14 @@ pub(super) fn settings(config: &Config) -> Result<Tls, BackendError> {
     }))
 }
 
-/// Connects to a host, encrypted if the settings ask for it.
-pub(super) async fn connect(config: &Config, tls: &Tls, settings: OptsBuilder) -> Result<Conn, Error> {
-    let Some(tls) = tls else {
+/// Connects, encrypted if the settings ask for it.
+pub(super) async fn connect(
+    config: &Config,
+    tls: &Tls,
+    place: &Place,
+    settings: OptsBuilder,
+) -> Result<Conn, Error> {
+    let Some(tls) = tls.as_ref().filter(|_| matches!(place, Place::Host(_))) else {
         return Conn::new(settings).await;
     };
     match Conn::new(settings.clone().ssl_opts(tls.clone())).await {

@@ -38,11 +38,11 @@ pub(super) fn refused_login(error: &Error, config: &Config) -> BackendError {
     let (address, why) = (config.address(), cause_of(error));
     // The crate writes these words itself if the server has no TLS.
     if why.contains("does not support TLS") {
-        return offers_no_tls(&address, "set `ssl = on` there, or write `sslmode=prefer`", why);
+        return offers_no_tls(address, "set `ssl = on` there, or write `sslmode=prefer`", why);
     }
     // With TLS 1.3, a server refuses our certificate after the handshake.
     if error.to_string().contains("TLS") || why.contains("received fatal alert") {
-        return no_tls(&address, why);
+        return no_tls(address, why);
     }
     if why.contains("password missing") {
         let message = "PostgreSQL asks for a password: write it before the host, `USER:PASSWORD@HOST`, or name a `password_file`";

@@ -15,8 +15,6 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row};
-#[cfg(feature = "tls")]
-use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,23 +26,36 @@ use crate::server::values::{Answer, Value};
 use crate::server::{Config, Place, TlsMode, tls};
 
 #[cfg(feature = "tls")]
-pub(super) type Tls = MakeRustlsConnect;
+type Tls = tokio_postgres_rustls::MakeRustlsConnect;
 #[cfg(not(feature = "tls"))]
-pub(super) type Tls = tokio_postgres::NoTls;
+type Tls = tokio_postgres::NoTls;
+
+/// What the server says of itself at each connect.
+const GREETING: &str =
+    "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
+    {now_us} AS time, inet_client_port() AS client_port,
+    current_setting('port')::int AS port";
+
+/// A stream of bytes to and from a server.
+type Stream = Either<TcpStream, UnixStream>;
+
+/// A column of the greeting, and what it has if nothing stands between the client and the server: the port of our end of the
+/// connection, or the number in the socket's name. A pooler's socket has another number than the server's.
+type Peer = (&'static str, u16);
 
 /// A connection to a server that accepts writes.
 pub(crate) struct PgSession {
     /// Moves bytes between the client and the socket. It is dropped first, which closes the socket at once, even if a
     /// statement is under way. No statement is ever cancelled: a commit that waits for a standby would then report success.
-    pub(super) _driver: AbortOnDropHandle<()>,
-    pub(super) client: Client,
-    pub(super) server_clock: ServerClock,
-    pub(super) clock: Arc<dyn Clock>,
+    _driver: AbortOnDropHandle<()>,
+    client: Client,
+    server_clock: ServerClock,
+    clock: Arc<dyn Clock>,
     /// A pooler stands between, which may send each statement to another server process: nothing is prepared.
     pub(super) is_pooled: bool,
-    pub(super) prepared: HashMap<String, tokio_postgres::Statement>,
+    prepared: HashMap<String, tokio_postgres::Statement>,
     /// The server has reported that a write may not be on its standbys.
-    pub(super) warned: Arc<AtomicBool>,
+    warned: Arc<AtomicBool>,
 }
 
 impl Session for PgSession {
@@ -53,7 +64,7 @@ impl Session for PgSession {
     #[cfg(feature = "tls")]
     fn tls(config: &Config) -> Result<Tls, BackendError> {
         let read = tls::client_config(config)?;
-        Ok(MakeRustlsConnect::new(Arc::unwrap_or_clone(read)))
+        Ok(Tls::new(Arc::unwrap_or_clone(read)))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -63,7 +74,57 @@ impl Session for PgSession {
     }
 
     async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<Self, BackendError> {
-        connect(config, tls, place).await
+        let (host, (stream, peer)) = match place {
+            Place::Host(host) => {
+                let opened = open(&look_up(host).await?).await;
+                (host.name(), opened.map_err(|error| unreachable(host, error))?)
+            }
+            Place::Socket(folder, port) => {
+                let path = folder.join(format!(".s.PGSQL.{port}"));
+                let opened = UnixStream::connect(&path).await;
+                let opened = opened.map_err(|error| unreachable(path.display(), error))?;
+                ("localhost", (Either::Right(opened), ("port", *port)))
+            }
+        };
+        let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls.clone(), host);
+        let connector = connector.map_err(|error| unreachable(host, error))?;
+        let opened = settings(config, place)
+            .await?
+            .connect_raw(stream, connector)
+            .await;
+        let (client, mut connection) = opened.map_err(|error| refused_login(&error, config))?;
+        let warned = Arc::new(AtomicBool::new(false));
+        let has_warned = warned.clone();
+        // Moves bytes until the connection ends, and notes warnings about commits: each comes before the answer to its statement.
+        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notice(notice) = message
+                    && is_of_commit(&notice)
+                {
+                    has_warned.store(true, Ordering::Relaxed);
+                }
+            }
+        }));
+        let answer = client
+            .query_typed_one(&dialect(config).expand(GREETING), &[])
+            .await;
+        let answer = answer.map_err(|error| refused_login(&error, config))?;
+        if answer.try_get::<_, bool>("read_only").unwrap_or(true) {
+            let why = "each is a standby, or the role may only read; name the primary server, or see the role's \
+                       `default_transaction_read_only`";
+            return Err(not_writable(&config.address(), why));
+        }
+        let time: i64 = answer.try_get("time").unwrap_or_default();
+        let seen: Option<i32> = answer.try_get(peer.0).ok().flatten();
+        Ok(Self {
+            server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
+            clock: config.clock.clone(),
+            is_pooled: seen != Some(peer.1.into()),
+            prepared: HashMap::new(),
+            warned,
+            client,
+            _driver: driver,
+        })
     }
 
     fn is_closed(&self) -> bool {
@@ -134,74 +195,6 @@ fn cell(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error
         _ => return row.try_get(index),
     };
     Ok(number.map(|number| number.to_string()))
-}
-
-/// What the server says of itself at each connect.
-const GREETING: &str =
-    "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
-    {now_us} AS time, inet_client_port() AS client_port,
-    current_setting('port')::int AS port";
-
-/// A stream of bytes to and from a server.
-type Stream = Either<TcpStream, UnixStream>;
-
-/// A column of the greeting, and what it has if nothing stands between the client and the server: the port of our end of the
-/// connection, or the number in the socket's name. A pooler's socket has another number than the server's.
-type Peer = (&'static str, u16);
-
-/// Connects, logs in, and asks the server what it is.
-async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<PgSession, BackendError> {
-    let (host, (stream, peer)) = match place {
-        Place::Host(host) => {
-            let opened = open(&look_up(host).await?).await;
-            (host.name(), opened.map_err(|error| unreachable(host, error))?)
-        }
-        Place::Socket(folder, port) => {
-            let path = folder.join(format!(".s.PGSQL.{port}"));
-            let opened = UnixStream::connect(&path).await;
-            let opened = opened.map_err(|error| unreachable(path.display(), error))?;
-            ("localhost", (Either::Right(opened), ("port", *port)))
-        }
-    };
-    let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls.clone(), host);
-    let connector = connector.map_err(|error| unreachable(host, error))?;
-    let opened = settings(config, place)
-        .await?
-        .connect_raw(stream, connector)
-        .await;
-    let (client, mut connection) = opened.map_err(|error| refused_login(&error, config))?;
-    let warned = Arc::new(AtomicBool::new(false));
-    let has_warned = warned.clone();
-    // Moves bytes until the connection ends, and notes warnings about commits: each comes before the answer to its statement.
-    let driver = AbortOnDropHandle::new(tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notice(notice) = message
-                && is_of_commit(&notice)
-            {
-                has_warned.store(true, Ordering::Relaxed);
-            }
-        }
-    }));
-    let answer = client
-        .query_typed_one(&dialect(config).expand(GREETING), &[])
-        .await;
-    let answer = answer.map_err(|error| refused_login(&error, config))?;
-    if answer.try_get::<_, bool>("read_only").unwrap_or(true) {
-        let why = "each is a standby, or the role may only read; name the primary server, or see the role's \
-                   `default_transaction_read_only`";
-        return Err(not_writable(&config.address(), why));
-    }
-    let time: i64 = answer.try_get("time").unwrap_or_default();
-    let seen: Option<i32> = answer.try_get(peer.0).ok().flatten();
-    Ok(PgSession {
-        server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
-        clock: config.clock.clone(),
-        is_pooled: seen != Some(peer.1.into()),
-        prepared: HashMap::new(),
-        warned,
-        client,
-        _driver: driver,
-    })
 }
 
 async fn open(addresses: &[SocketAddr]) -> io::Result<(Stream, Peer)> {

@@ -62,7 +62,7 @@ pub(super) async fn dial<S: Session>(
     for index in (last..places.len()).chain(0..last) {
         let place = &places[index];
         let opened = timeout(limit, S::connect(config, tls, place)).await;
-        match opened.unwrap_or_else(|_| Err(not_connected(&place.to_string(), limit))) {
+        match opened.unwrap_or_else(|_| Err(not_connected(place, limit))) {
             Ok(session) => {
                 first.store(index, Ordering::Relaxed);
                 return Ok(session);

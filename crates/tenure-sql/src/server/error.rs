@@ -49,7 +49,7 @@ pub(crate) fn unanswered(limit: Duration) -> BackendError {
 }
 
 /// Error for an attempt to connect that took too long.
-pub(crate) fn not_connected(address: &str, limit: Duration) -> BackendError {
+pub(crate) fn not_connected(address: impl fmt::Display, limit: Duration) -> BackendError {
     let message = format!(
         "the database at {address} did not accept the connection within {limit:?}: see whether it runs there"
     );
@@ -126,13 +126,13 @@ pub(crate) fn unreachable(address: impl fmt::Display, cause: impl fmt::Display) 
 }
 
 /// Error for a server without TLS. `cure`: what to do there, or what to write in the URL.
-pub(crate) fn offers_no_tls(address: &str, cure: &str, cause: String) -> BackendError {
+pub(crate) fn offers_no_tls(address: impl fmt::Display, cure: &str, cause: String) -> BackendError {
     let message = format!("the server at {address} does not offer TLS: {cure}");
     BackendError::because(Fault::Store, Effect::None, message, cause)
 }
 
 /// Error for a handshake that one of the two ends has refused.
-pub(crate) fn no_tls(address: &str, cause: String) -> BackendError {
+pub(crate) fn no_tls(address: impl fmt::Display, cause: String) -> BackendError {
     let message = format!(
         "no TLS can be spoken with the server at {address}: see which authority signed its certificate (`ca`), for which \
          host, and whether it asks for one of ours (`cert`, `key`)"

@@ -105,7 +105,7 @@ impl<S: Session> Pool<S> {
         }
         let limit = self.config.connect_timeout;
         let opened = timeout(limit, dial(&self.config, &self.tls, &self.first)).await;
-        let opened = opened.unwrap_or_else(|_| Err(not_connected(&self.config.address(), limit)))?;
+        let opened = opened.unwrap_or_else(|_| Err(not_connected(self.config.address(), limit)))?;
         if self.failed.swap(false, Ordering::Relaxed) {
             self.replaced.send_replace(());
         }
