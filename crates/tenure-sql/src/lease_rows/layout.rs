@@ -44,10 +44,10 @@ impl Layout {
                 changed: "create_time",
                 columns: &[
                     ("id", "bigint {numbered} PRIMARY KEY"),
-                    ("lock_key", "varchar(200){exact} NOT NULL UNIQUE"),
-                    ("lock_value", "varchar(255){text} NOT NULL"),
+                    ("lock_key", "varchar(200) {exact} NOT NULL UNIQUE"),
+                    ("lock_value", "varchar(255) {text} NOT NULL"),
                     ("expire_time", "{time} NOT NULL"),
-                    ("create_time", "{time} NOT NULL{now_by_default}"),
+                    ("create_time", "{time} NOT NULL {now_by_default}"),
                 ],
             },
             Layout::Version => &Form {
@@ -59,11 +59,11 @@ impl Layout {
                 changed: "update_time",
                 columns: &[
                     ("id", "bigint {numbered} PRIMARY KEY"),
-                    ("resource_key", "varchar(200){exact} NOT NULL UNIQUE"),
+                    ("resource_key", "varchar(200) {exact} NOT NULL UNIQUE"),
                     ("version", "bigint NOT NULL DEFAULT 0"),
                     ("locked", "boolean NOT NULL DEFAULT false"),
-                    ("lock_holder", "varchar(255){text}"),
-                    ("update_time", "{time} NOT NULL{now_by_default}"),
+                    ("lock_holder", "varchar(255) {text}"),
+                    ("update_time", "{time} NOT NULL {now_by_default}"),
                     ("expire_time", "{time}"),
                 ],
             },
@@ -76,10 +76,10 @@ impl Layout {
                 ends: "lock_until",
                 changed: "locked_at",
                 columns: &[
-                    ("name", "varchar(64){text} NOT NULL PRIMARY KEY"),
+                    ("name", "varchar(64) {text} NOT NULL PRIMARY KEY"),
                     ("lock_until", "{time} NOT NULL"),
-                    ("locked_at", "{time} NOT NULL{now_by_default}"),
-                    ("locked_by", "varchar(255){text} NOT NULL"),
+                    ("locked_at", "{time} NOT NULL {now_by_default}"),
+                    ("locked_by", "varchar(255) {text} NOT NULL"),
                 ],
             },
         }

@@ -100,10 +100,11 @@ pub(crate) struct Dialect {
 
 impl Dialect {
     /// Adds the columns that all layouts have to the texts. Of two texts with one name, the later one counts.
-    pub(crate) fn new<'a>(
+    pub(crate) fn new<const N: usize>(
         layout: Layout,
         numbered: Option<fn(usize, Value<'_>) -> String>,
-        texts: impl IntoIterator<Item = &'a (&'static str, &'a str)>,
+        files: [&'static str; 2],
+        of_config: [(&'static str, String); N],
     ) -> Dialect {
         let form = layout.form();
         let columns = [
@@ -112,10 +113,11 @@ impl Dialect {
             ("ends", form.ends),
             ("changed", form.changed),
         ];
-        let all = columns.into_iter().chain(texts.into_iter().copied());
+        let columns = columns.map(|(name, column)| (name, column.to_owned()));
+        let of_files = files.into_iter().flat_map(read);
         Dialect {
             numbered,
-            texts: all.map(|(name, text)| (name, text.to_owned())).collect(),
+            texts: columns.into_iter().chain(of_files).chain(of_config).collect(),
         }
     }
 
@@ -123,7 +125,6 @@ impl Dialect {
     pub(crate) fn statement(&self, name: &str) -> Option<Statement> {
         let mut params = Vec::new();
         let sql = self.write(self.texts.get(name)?, &mut params);
-        let sql = sql.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         Some(Statement { sql, params })
     }
 
@@ -151,6 +152,16 @@ impl Dialect {
             |write| write(index + 1, Values::default().get(name)),
         )
     }
+}
+
+/// Reads the texts of a file. Each follows a line with its name, `-- name: take`. Other lines with `--` are comments.
+fn read(file: &'static str) -> impl Iterator<Item = (&'static str, String)> {
+    let parts = file.split("-- name: ").skip(1);
+    parts.map(|part| {
+        let (name, text) = part.split_once('\n').unwrap_or((part, ""));
+        let lines = text.lines().filter(|line| !line.starts_with("--"));
+        (name, lines.collect::<Vec<_>>().join("\n").trim().to_owned())
+    })
 }
 
 /// All statements of a layout.

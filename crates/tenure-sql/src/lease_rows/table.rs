@@ -15,7 +15,11 @@ const UNLIMITED: usize = 1000;
 pub(crate) fn schema(layout: Layout, dialect: &Dialect) -> String {
     let columns = layout.form().columns.iter();
     let columns: Vec<_> = columns
-        .map(|(name, definition)| format!("    {name} {definition}"))
+        .map(|(name, definition)| {
+            let definition = dialect.expand(definition);
+            let words: Vec<_> = definition.split_ascii_whitespace().collect();
+            format!("    {name} {}", words.join(" "))
+        })
         .collect();
     let delete = match layout {
         Layout::Unique => ", DELETE",
@@ -24,7 +28,7 @@ pub(crate) fn schema(layout: Layout, dialect: &Dialect) -> String {
     let (name, version) = (layout.name(), Layout::VERSION);
     dialect.expand(&format!(
         "-- Layout `{name}`, version {version}. A {{user}} that locks needs: GRANT SELECT, INSERT, UPDATE{delete} ON {{table}} TO {{user}};\n\
-         CREATE TABLE IF NOT EXISTS {{table}} (\n{}\n) {{with}}'Tenure: layout {name}, version {version}';\n",
+         CREATE TABLE IF NOT EXISTS {{table}} (\n{}\n) {{with}} 'Tenure: layout {name}, version {version}';\n",
         columns.join(",\n"),
     ))
 }

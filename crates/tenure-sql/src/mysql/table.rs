@@ -89,7 +89,7 @@ fn change((name, cure, _): &Complaint, config: &Config, found: &[Column], exact:
     let (name, form) = (*name, config.layout.form());
     let definition = form.columns.iter().find(|(column, _)| *column == name);
     let definition = definition.map_or("", |(_, definition)| *definition);
-    let text = format!(" CHARACTER SET utf8mb4 COLLATE {exact}");
+    let text = format!("CHARACTER SET utf8mb4 COLLATE {exact}");
     let definition = definition.replace("{exact}", &text).replace("{text}", &text);
     match cure {
         Cure::AddIndex => format!("ADD UNIQUE ({name})"),
