@@ -15,27 +15,20 @@ use crate::server::findings::find;
 
 impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn list(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
-        let (statement, limit, values) = match &query {
+        let mut values = Values::default();
+        let (statement, limit) = match &query {
             Query::Key(key) => {
-                let key = key.as_str();
-                (
-                    &self.statements.look,
-                    usize::MAX,
-                    Values {
-                        key,
-                        ..Values::default()
-                    },
-                )
+                values.key = key.as_str();
+                (&self.statements.look, usize::MAX)
             }
             Query::Prefix { prefix, after, limit } => {
-                let values = Values {
-                    prefix,
-                    after: after.as_ref().map_or("", Cursor::as_str),
-                    limit: i64::from(limit.get()) + 1,
-                    ..Values::default()
-                };
-                let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
-                (&self.statements.list, limit, values)
+                values.prefix = prefix;
+                values.after = after.as_ref().map_or("", Cursor::as_str);
+                values.limit = i64::from(limit.get()) + 1;
+                (
+                    &self.statements.list,
+                    usize::try_from(limit.get()).unwrap_or(usize::MAX),
+                )
             }
         };
         let found = self.run(statement, &values).await?;

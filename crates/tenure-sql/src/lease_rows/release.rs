@@ -25,11 +25,13 @@ impl<S: LeaseSession> LeaseRows<S> {
         if let Some(successor) = request.checked_successor()? {
             self.check(successor)?;
         }
-        let freed = match (&request.target, &request.cause) {
-            (ReleaseTarget::Claim(claim), cause) if !matches!(cause, Cause::Evicted { .. }) => {
-                self.release_own(claim).await?
-            }
-            (target, cause) => self.evict(target, cause, request.cooldown).await?,
+        let evicted = match &request.cause {
+            Cause::Evicted { by } => Some(by.as_deref()),
+            _ => None,
+        };
+        let freed = match (&request.target, evicted) {
+            (ReleaseTarget::Claim(claim), None) => self.release_own(claim).await?,
+            (target, by) => self.evict(target, by.flatten(), request.cooldown).await?,
         };
         let successor = match request.successor {
             None => None,
@@ -94,17 +96,13 @@ impl<S: LeaseSession> LeaseRows<S> {
     async fn evict(
         &self,
         target: &ReleaseTarget,
-        cause: &Cause,
+        by: Option<&str>,
         cooldown: Duration,
     ) -> Result<Option<HolderId>, BackendError> {
         let (key, only) = match target {
             ReleaseTarget::Claim(claim) => (&claim.key, Some(HolderId::Claim(claim.id))),
             ReleaseTarget::Foreign { key, id } => (key, Some(HolderId::Foreign(id.clone()))),
             ReleaseTarget::All(key) => (key, None),
-        };
-        let by = match cause {
-            Cause::Evicted { by } => by.as_deref(),
-            _ => None,
         };
         let cooldown = cooldown.max(MIN_COOLDOWN);
         let look = Values {

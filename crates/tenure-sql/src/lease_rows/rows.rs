@@ -77,10 +77,8 @@ impl<S: LeaseSession> LeaseRows<S> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let outcome = self
-                .pool
-                .with(async |session| statement.run(session, values).await);
-            match outcome.await {
+            let run = async |session: &mut S| statement.run(session, values).await;
+            match self.pool.with(run).await {
                 Err(Failure::Busy | Failure::Repeat) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }

@@ -194,7 +194,7 @@ impl Statements {
     pub(crate) fn new(dialect: &Dialect) -> Self {
         let optional = |name| dialect.statement(name);
         let needed =
-            |name| optional(name).unwrap_or_else(|| panic!("each layout has the statement `{name}`"));
+            |name| optional(name).unwrap_or_else(|| panic!("no layout lacks the statement `{name}`"));
         Statements {
             take: needed("take"),
             #[cfg(feature = "mysql")]

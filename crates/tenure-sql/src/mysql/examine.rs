@@ -5,7 +5,7 @@ use mysql_async::prelude::Queryable;
 
 use super::error::failure;
 use super::session::MySqlSession;
-use super::statements::dialect;
+use crate::lease_rows::LeaseSession;
 use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::findings::{Check, Facts};
@@ -98,19 +98,18 @@ fn waits_for_replicas(server: &Facts) -> bool {
 pub(super) async fn facts(session: &mut MySqlSession, config: &Config) -> Result<Facts, Failure> {
     let mut facts = Facts::default();
     for query in [SETTINGS, COUNTERS, TIMES] {
-        facts.ask(session, query, &[]).await?;
+        facts.ask(session, query).await?;
     }
     // Servers may come without this table.
-    let _ = facts.ask(session, REPLICAS, &[]).await;
+    let _ = facts.ask(session, REPLICAS).await;
     if facts.number("seconds") != 0 {
         facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
     }
     facts.add("connections", facts.number("threads_connected"));
     facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
-    let dialect = dialect(config);
+    let dialect = MySqlSession::dialect(config);
     // The server checks the user's permissions for each statement that it prepares.
-    let statements = STATEMENTS.iter().filter_map(|name| dialect.statement(name));
-    for statement in statements {
+    for statement in STATEMENTS.iter().filter_map(|name| dialect.statement(name)) {
         match session.conn.prep(&*statement.sql).await {
             Err(Error::Server(refusal)) if [1044, 1142, 1143].contains(&refusal.code) => {
                 facts.add("refused", refusal.message);

@@ -4,8 +4,6 @@ mod error;
 mod examine;
 mod lease_session;
 mod session;
-mod statements;
-mod table;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 

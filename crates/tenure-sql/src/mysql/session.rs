@@ -8,11 +8,10 @@ use mysql_async::{Conn, Error, OptsBuilder, Params, Row, from_row_opt};
 use tenure_backend::{BackendError, Clock, ServerClock};
 
 use super::error::{failure, refused_login, still_clock, weak_sql_mode};
-use super::statements::dialect;
 use super::tls::{self, Tls};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unexpected_reply};
-use crate::server::values::{Answer, Value};
+use crate::server::values::{Answer, Cells, Value};
 use crate::server::{Config, Place};
 
 /// The client reads no setting of the server that it is given here, which saves a request at each connect.
@@ -30,7 +29,8 @@ const SETTINGS: &str = "SET NAMES utf8mb4, autocommit = 1, time_zone = '{zone}',
 /// What the server says of itself at each connect. An option of the server makes `SYSDATE` return the time at which the
 /// statement began, as `NOW` always does. A server that is `super_read_only` is also `read_only`; the replicas of some cloud
 /// providers are `innodb_read_only` alone.
-const GREETING: &str = "SELECT {now_us}, SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
+const GREETING: &str =
+    "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {clock}), SYSDATE(6) = NOW(6), VERSION(), @@sql_mode,
     CAST(@@global.read_only AS CHAR) IN ('0', 'OFF') AND NOT @@global.innodb_read_only";
 
 /// A connection to a server that accepts writes.
@@ -59,12 +59,13 @@ impl Session for MySqlSession {
             }
             Place::Socket(path, _) => settings(config).await?.socket(Some(path.display().to_string())),
         };
-        let dialect = dialect(config);
+        let of_session = SETTINGS.replace("{zone}", &config.time_zone);
+        let greeting = GREETING.replace("{clock}", &config.server_clock);
         let greeted = async {
             let mut conn = tls::connect(config, tls, place, settings).await?;
             conn.query_drop(ISOLATION).await?;
-            conn.query_drop(dialect.expand(SETTINGS)).await?;
-            let greeting: Option<Row> = conn.query_first(dialect.expand(GREETING)).await?;
+            conn.query_drop(of_session).await?;
+            let greeting: Option<Row> = conn.query_first(greeting).await?;
             Ok::<_, Error>((conn, greeting))
         };
         let (conn, greeting) = greeted.await.map_err(|error| refused_login(&error, place))?;
@@ -121,7 +122,7 @@ impl MySqlSession {
             Value::Number(number) => (*number).into(),
         });
         let rows: Vec<Row> = self.conn.exec(sql, Params::Positional(params.collect())).await?;
-        let cells = |row: Row| row.unwrap().into_iter().map(cell).collect::<Vec<_>>().into();
+        let cells = |row: Row| Cells(row.unwrap().into_iter().map(cell).collect::<Vec<_>>().into_iter());
         Ok(Answer {
             rows: rows.into_iter().map(cells).collect(),
             changed: self.conn.affected_rows(),

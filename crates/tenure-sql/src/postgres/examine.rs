@@ -4,7 +4,6 @@ use super::session::PgSession;
 use crate::server::Config;
 use crate::server::error::Failure;
 use crate::server::findings::{Check, Facts};
-use crate::server::values::Value;
 
 /// All that is asked of the server, as names and texts. The last column compares the time zone in January and July. A usual
 /// role sees the number of all sessions, but not those of others. A standby that is more than 16 MiB behind has lost
@@ -23,12 +22,12 @@ const FACTS: &str = "SELECT key, value FROM (SELECT current_setting('fsync') AS 
     (SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL) AS subscriptions,
     coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS is_encrypted,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS time,
-    has_table_privilege($1::text, 'SELECT') AND has_table_privilege($1, 'INSERT')
-        AND has_table_privilege($1, 'UPDATE') AS may_write,
-    has_table_privilege($1, 'DELETE') AS may_delete,
-    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass($1)) AS is_unlogged,
-    timezone($2::text, date_trunc('year', now()) + interval '4704 hours')
-        - timezone($2, date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks
+    has_table_privilege('{table}', 'SELECT') AND has_table_privilege('{table}', 'INSERT')
+        AND has_table_privilege('{table}', 'UPDATE') AS may_write,
+    has_table_privilege('{table}', 'DELETE') AS may_delete,
+    (SELECT relpersistence = 'u' FROM pg_class WHERE oid = to_regclass('{table}')) AS is_unlogged,
+    timezone('{zone}', date_trunc('year', now()) + interval '4704 hours')
+        - timezone('{zone}', date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks
     ) facts, jsonb_each_text(to_jsonb(facts)) WHERE value IS NOT NULL";
 
 pub(super) const CHECKS: [Check; 11] = [
@@ -106,8 +105,10 @@ pub(super) async fn facts(session: &mut PgSession, config: &Config) -> Result<Fa
         false => &config.time_zone,
     };
     let mut facts = Facts::default();
-    let params = [Value::Text(&config.table_name()), Value::Text(zone)];
-    facts.ask(session, FACTS, &params).await?;
+    let query = FACTS
+        .replace("{table}", &config.table_name())
+        .replace("{zone}", zone);
+    facts.ask(session, &query).await?;
     facts.add("zone", zone);
     facts.add("is_pooled", session.is_pooled);
     Ok(facts)

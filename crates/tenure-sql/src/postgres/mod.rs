@@ -4,7 +4,5 @@ mod error;
 mod examine;
 mod lease_session;
 mod session;
-mod statements;
-mod table;
 
 pub(crate) use session::PgSession;

@@ -19,10 +19,9 @@ use tokio_util::either::Either;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{failure, is_of_commit, refused_login, uncertain};
-use super::statements::dialect;
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unreachable};
-use crate::server::values::{Answer, Value};
+use crate::server::values::{Answer, Cells, Value};
 use crate::server::{Config, Place, TlsMode, tls};
 
 #[cfg(feature = "tls")]
@@ -33,7 +32,7 @@ type Tls = tokio_postgres::NoTls;
 /// What the server says of itself at each connect.
 const GREETING: &str =
     "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
-    {now_us} AS time, inet_client_port() AS client_port,
+    (extract(epoch FROM {clock}) * 1000000)::bigint AS time, inet_client_port() AS client_port,
     current_setting('port')::int AS port";
 
 /// A stream of bytes to and from a server.
@@ -88,10 +87,8 @@ impl Session for PgSession {
         };
         let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls.clone(), host);
         let connector = connector.map_err(|error| unreachable(host, error))?;
-        let opened = settings(config, place)
-            .await?
-            .connect_raw(stream, connector)
-            .await;
+        let settings = settings(config, place).await?;
+        let opened = settings.connect_raw(stream, connector).await;
         let (client, mut connection) = opened.map_err(|error| refused_login(&error, config))?;
         let warned = Arc::new(AtomicBool::new(false));
         let has_warned = warned.clone();
@@ -105,9 +102,8 @@ impl Session for PgSession {
                 }
             }
         }));
-        let answer = client
-            .query_typed_one(&dialect(config).expand(GREETING), &[])
-            .await;
+        let greeting = GREETING.replace("{clock}", &config.server_clock);
+        let answer = client.query_typed_one(&greeting, &[]).await;
         let answer = answer.map_err(|error| refused_login(&error, config))?;
         if answer.try_get::<_, bool>("read_only").unwrap_or(true) {
             let why = "each is a standby, or the role may only read; name the primary server, or see the role's \
@@ -173,7 +169,7 @@ impl PgSession {
         let mut rows = Vec::new();
         while let Some(row) = stream.as_mut().try_next().await? {
             let cells = (0..row.len()).map(|index| cell(&row, index));
-            rows.push(cells.collect::<Result<Vec<_>, _>>()?.into());
+            rows.push(Cells(cells.collect::<Result<Vec<_>, _>>()?.into_iter()));
         }
         let changed = stream.rows_affected().unwrap_or_default();
         Ok(Answer { rows, changed })

@@ -9,7 +9,6 @@ use super::config::{Config, Place, TlsMode};
 use super::dial::Session;
 use super::error::Failure;
 use super::template::fill;
-use super::values::Value;
 
 /// What is known of a server, by name. A kind of server that lacks a fact leaves it out.
 #[derive(Debug, Default)]
@@ -21,13 +20,8 @@ impl Facts {
     }
 
     /// Adds the answer to a query for names and values.
-    pub(crate) async fn ask<S: Session>(
-        &mut self,
-        session: &mut S,
-        query: &str,
-        params: &[Value<'_>],
-    ) -> Result<(), Failure> {
-        for mut row in session.run(query, params).await?.rows {
+    pub(crate) async fn ask<S: Session>(&mut self, session: &mut S, query: &str) -> Result<(), Failure> {
+        for mut row in session.run(query, &[]).await?.rows {
             if let (Some(name), Some(value)) = (row.text(), row.text()) {
                 self.add(&name, value);
             }
@@ -111,10 +105,9 @@ pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config) -> Vec<F
     if difference > 1.0 {
         facts.add("clock_difference", format!("{difference:.1}"));
     }
-    let is_local = |name: &str| ["localhost", "127.0.0.1", "::1"].contains(&name);
     let is_remote = config.places.iter().any(|place| match place {
         Place::Socket(..) => false,
-        Place::Host(host) => !is_local(host.name()),
+        Place::Host(host) => !["localhost", "127.0.0.1", "::1"].contains(&host.name()),
     });
     let is_readable = is_remote && !facts.is_on("is_encrypted") && config.tls == TlsMode::Prefer;
     facts.add("is_readable_by_others", is_readable);

@@ -24,13 +24,7 @@ pub(crate) struct Answer {
 
 /// The values of a row, as texts, that were not read yet. Truth is a number.
 #[derive(Debug)]
-pub(crate) struct Cells(vec::IntoIter<Option<String>>);
-
-impl From<Vec<Option<String>>> for Cells {
-    fn from(values: Vec<Option<String>>) -> Self {
-        Cells(values.into_iter())
-    }
-}
+pub(crate) struct Cells(pub(crate) vec::IntoIter<Option<String>>);
 
 impl Cells {
     pub(crate) fn text(&mut self) -> Option<String> {
