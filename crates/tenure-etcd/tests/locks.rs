@@ -366,7 +366,7 @@ async fn a_refused_try_writes_nothing() {
         let reply = raw.call(RANGE, RangeRequest::key("k")).await.expect("a reply");
         reply.header.revision
     };
-    // The first attempt creates the lease with its bell.
+    // The first attempt creates the lease with its key.
     clients[1].waits(&warm_up).await;
     let before = revision().await;
     let tried = clients[1].claim(&key("k"), Mode::Exclusive);
@@ -434,7 +434,7 @@ async fn a_holder_that_knows_of_its_eviction_removes_the_note() {
         .call(RANGE, RangeRequest::prefix(folder))
         .await
         .expect("a reply");
-    assert_eq!(found.kvs.len(), 1, "only the bell of the lease: {:?}", found.kvs);
+    assert_eq!(found.kvs.len(), 1, "only the key of the lease: {:?}", found.kvs);
     clients[0].release(&kept).await.freed_it(&kept);
 }
 
@@ -460,16 +460,21 @@ async fn an_evicted_claim_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn a_lease_without_a_bell_gets_no_further_claims() {
+async fn a_lease_without_its_key_gets_no_further_claims() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
     let (client, raw) = (fixture.client().await, raw(&case));
     let first = client.claim(&key("a"), Mode::Exclusive);
     let (_, lease) = key_of(&raw, &client, &first).await;
-    let bell = format!("\u{1}tenure/{}/{lease:x}", first.at.id.client());
-    let found = raw.call(RANGE, RangeRequest::key(&*bell)).await;
+    let lease_key = format!("\u{1}tenure/{}/{lease:x}", first.at.id.client());
+    let found = raw.call(RANGE, RangeRequest::key(&*lease_key)).await;
     assert_eq!(found.expect("a reply").kvs.len(), 1);
-    let deleted = raw.call(DELETE_RANGE, DeleteRangeRequest { key: bell.into() });
+    let deleted = raw.call(
+        DELETE_RANGE,
+        DeleteRangeRequest {
+            key: lease_key.into(),
+        },
+    );
     deleted.await.expect("a reply");
     let second = client.claim(&key("b"), Mode::Exclusive);
     let (_, other) = key_of(&raw, &client, &second).await;

@@ -163,7 +163,7 @@ async fn a_full_database_frees_a_lock_whose_reply_was_lost() {
     assert!(matches!(released, ReleaseReply::Done { .. }), "{released:?}");
 }
 
-/// The role needs the locks' prefix, and the folder of the bells and notes.
+/// The role needs the locks' prefix, and the folder of leases and notes.
 #[tokio::test(flavor = "multi_thread")]
 async fn held_locks_outlive_the_revocation_of_their_token() {
     let Some(etcd) = start(&["--auth-token-ttl", "2"]) else {

@@ -473,16 +473,16 @@ async fn a_holder_removes_its_node_if_its_evictor_died() {
 }
 
 #[tokio::test]
-async fn an_eviction_works_without_a_bell() {
+async fn an_eviction_works_without_a_session_node() {
     let case = shared().await;
     let fixture = Fixture::new(case.clone()).await;
     let (clients, raw) = (fixture.two().await, case.raw().await);
-    let bells = case.path("%tenure");
+    let sessions = case.path("%tenure");
     for _ in 0..3 {
         let claim = clients[0].holds(&key("k"), Mode::Exclusive).await;
-        for bell in children(&raw, &bells).await {
+        for node in children(&raw, &sessions).await {
             // Fails if its client has created it again meanwhile.
-            let _ = raw.delete(&format!("{bells}/{bell}"), None).await;
+            let _ = raw.delete(&format!("{sessions}/{node}"), None).await;
         }
         clients[1].evict(&claim, "alice").await.freed_it(&claim);
         clients[0].is_gone(&claim, Phase::Granted).await;
@@ -531,16 +531,16 @@ async fn forbidden(case: &Case, name: &str, mode: NodeMode) -> Client {
     ada
 }
 
-/// Without a bell, its session could not be kept alive.
+/// Without a session node, its session could not be kept alive.
 #[tokio::test]
-async fn a_claim_is_not_granted_without_a_bell() {
+async fn a_claim_is_not_granted_without_a_session_node() {
     let case = shared().await;
     let raw = case.raw().await;
     forbidden(&case, "%tenure", NodeMode::Persistent).await;
     let fixture = Fixture::new(case.clone()).await;
     let client = fixture.client().await;
     let claim = client.claim(&key("k"), Mode::Exclusive);
-    let refused = client.try_acquire(&claim).await.expect_err("it has no bell");
+    let refused = client.try_acquire(&claim).await.expect_err("no session node");
     assert_eq!(refused.fault(), Fault::Denied, "{refused}");
     client.withdraw(&claim).await;
     assert_eq!(children(&raw, &case.path("k")).await, [""; 0]);

@@ -55,13 +55,13 @@ async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
 
 /// The connection breaks within the reply to the session's first request, after 41 bytes with which it is opened.
 #[tokio::test]
-async fn a_bell_whose_create_was_not_answered_is_found() {
+async fn a_session_node_whose_create_was_not_answered_is_found() {
     let case = shared().await;
     let (proxy, raw) = (case.proxy().await, case.raw().await);
-    let bells = raw
+    let sessions = raw
         .create(&case.path("%tenure"), b"", NodeMode::Container, Acl::Open)
         .await;
-    bells.expect("a node");
+    sessions.expect("a node");
     proxy.cut_after(Way::ToClient, 42);
     let store = ZookeeperStore::open(config(&case.through(&proxy).url())).await;
     let store: Arc<dyn Backend> = store.expect("it connects");

@@ -60,7 +60,7 @@ impl Acquire for Locks {
 impl Locks {
     /// Writes a claim's key.
     ///
-    /// The condition on the bell's value refuses requests of an earlier epoch, which a slow network may deliver after their
+    /// The condition on the value of the lease's key refuses requests of an earlier epoch, which a slow network may deliver after their
     /// claim was withdrawn. With `tries`, the key is written only if the lock has no contender. With `released`, its key is
     /// deleted in the same step.
     pub(super) async fn write(
@@ -73,7 +73,7 @@ impl Locks {
         let (id, mode, lease) = (claim.at.id, claim.mode, &spot.lease);
         let folder = self.names.folder(&claim.at.key);
         let (kept, epoch, sent) = (lease.kept(), lease.epoch(), self.now());
-        let mut compare = vec![created(&spot.key, 0), is_in_epoch(&lease.bell, epoch)];
+        let mut compare = vec![created(&spot.key, 0), is_in_epoch(&lease.key, epoch)];
         let mut then = Vec::new();
         if let Some(released) = released {
             compare.extend(released.unchanged());
@@ -85,7 +85,7 @@ impl Locks {
         }
         let look = Op::Range(before(&folder, mode, None));
         then.extend([put(&*spot.key, self.written(claim), Some(lease.id)), look.clone()]);
-        let otherwise = vec![read(&*spot.key), read(&*lease.bell), look];
+        let otherwise = vec![read(&*spot.key), read(&*lease.key), look];
         let mut reply = match self.client.txn(compare, then, otherwise).await {
             Ok(reply) => reply,
             Err(error) if is_missing_lease(&error) => {
@@ -133,9 +133,9 @@ impl Locks {
                 return Ok(Attempt::Refused(standing));
             }
             (None, Some(now)) => lease.set_epoch(now),
-            // Nothing can be placed there: the key is in use, or the bell is missing.
-            (_, bell) => {
-                if bell.is_none() {
+            // Nothing can be placed there: the claim's key is in use, or that of the lease is missing.
+            (_, lease_key) => {
+                if lease_key.is_none() {
                     lease.retire();
                 }
                 self.table.abandon(id);
@@ -340,8 +340,8 @@ fn before(folder: &str, mode: Mode, created: Option<i64>) -> RangeRequest {
     }
 }
 
-/// The epoch that a bell says; 0, which no lease has, for a text that this client does not write.
-pub(super) fn read_epoch(bell: &KeyValue) -> u64 {
-    let text = std::str::from_utf8(&bell.value);
+/// The epoch that a lease's key says; 0, which no lease has, for a text that this client does not write.
+pub(super) fn read_epoch(lease_key: &KeyValue) -> u64 {
+    let text = std::str::from_utf8(&lease_key.value);
     text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -33,7 +33,7 @@ const MAX_STREAMS: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) id: i64,
-    pub(super) bell: String,
+    pub(super) key: String,
     pub(super) ttl: Duration,
     client: ClientId,
     state: Mutex<State>,
@@ -75,7 +75,7 @@ impl Lease {
         self.state.lock().is_alive
     }
 
-    /// The lease's epoch, which its bell's value says.
+    /// The lease's epoch, which its key's value says.
     pub(super) fn epoch(&self) -> u64 {
         self.state.lock().epoch
     }
@@ -192,7 +192,7 @@ impl Leases {
         let term = granted.header.raft_term;
         let lease = Lease {
             id: granted.id,
-            bell: names::bell(client, granted.id),
+            key: names::lease_key(client, granted.id),
             ttl,
             client,
             state: Mutex::new(State {
@@ -203,8 +203,8 @@ impl Leases {
                 is_alive: true,
             }),
         };
-        let bell = put(&*lease.bell, lease.epoch().to_string(), Some(lease.id));
-        self.client.txn(Vec::new(), vec![bell], Vec::new()).await?;
+        let lease_key = put(&*lease.key, lease.epoch().to_string(), Some(lease.id));
+        self.client.txn(Vec::new(), vec![lease_key], Vec::new()).await?;
         Ok(Arc::new(lease))
     }
 

@@ -1,4 +1,4 @@
-//! The keys in etcd: of a lock's contenders, as Go's client names them, and of a lease's bell and notes.
+//! The keys in etcd: of a lock's contenders, as Go's client names them, and of leases, and of notes.
 
 use tenure_backend::{ClientId, LockKey};
 use tenure_contenders::unescape;
@@ -85,23 +85,23 @@ pub(super) fn examined() -> String {
     format!("{OWN}tenure/examined")
 }
 
-/// The beginning of the keys of a client's bells and notes.
+/// The beginning of the keys of a client's leases and notes.
 pub(super) fn client_folder(client: ClientId) -> String {
     format!("{OWN}tenure/{client}/")
 }
 
-/// The bell of a lease: a key on that lease. Its deletion reports the end of the lease to its client, and its value is the
+/// The key of a lease, which is on that lease. Its deletion reports the end of the lease to its client, and its value is the
 /// lease's epoch.
-pub(super) fn bell(client: ClientId, lease: i64) -> String {
+pub(super) fn lease_key(client: ClientId, lease: i64) -> String {
     format!("{}{}", client_folder(client), hex(lease))
 }
 
 /// The note that tells a client of the eviction of its claim with this number.
 pub(super) fn note(client: ClientId, lease: i64, claim: u64) -> String {
-    format!("{}/{claim}", bell(client, lease))
+    format!("{}/{claim}", lease_key(client, lease))
 }
 
-/// The number of the claim that a note in the client's folder is about, or `None` for a bell.
+/// The number of the claim that a note in the client's folder is about, or `None` for that of a lease.
 pub(super) fn noted_claim(key: &[u8]) -> Option<u64> {
     let (before, number) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
     let is_note = before.matches('/').count() == 2;
@@ -178,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn notes_and_bells_are_told_apart() {
+    fn notes_and_lease_keys_are_told_apart() {
         let client = ClientId::from_random([7; 16]);
         assert_eq!(noted_claim(note(client, 0x10, 33).as_bytes()), Some(33));
-        assert_eq!(noted_claim(bell(client, 0x10).as_bytes()), None);
+        assert_eq!(noted_claim(lease_key(client, 0x10).as_bytes()), None);
     }
 }

@@ -70,15 +70,15 @@ impl Contenders for Locks {
     /// A full database accepts no new epoch. Then the key is deleted alone, which frees the lock, and the error is returned: the
     /// request may still have an effect.
     async fn withdraw(self: &Arc<Self>, _: ClaimId, spot: &Spot) -> Result<bool, BackendError> {
-        let (lease, key, bell) = (&spot.lease, &*spot.key, &*spot.lease.bell);
+        let (lease, key, lease_key) = (&spot.lease, &*spot.key, &*spot.lease.key);
         let epoch = lease.epoch();
         let send = async |then| {
-            let otherwise = vec![read(bell), read(key)];
+            let otherwise = vec![read(lease_key), read(key)];
             self.client
-                .txn(vec![is_in_epoch(bell, epoch)], then, otherwise)
+                .txn(vec![is_in_epoch(lease_key, epoch)], then, otherwise)
                 .await
         };
-        let next = put(bell, (epoch + 1).to_string(), None);
+        let next = put(lease_key, (epoch + 1).to_string(), None);
         let reply = match send(vec![read(key), delete(key), next]).await {
             Err(error) if is_database_full(&error) => {
                 send(vec![delete(key)]).await?;
@@ -90,7 +90,7 @@ impl Contenders for Locks {
             lease.set_epoch(epoch + 1);
             return Ok(reply.first(0).is_some());
         }
-        // Another withdrawal has begun a new epoch, or the bell is gone.
+        // Another withdrawal has begun a new epoch, or the lease's key is gone.
         lease.set_epoch(reply.first(0).map_or(epoch, read_epoch));
         match reply.first(1) {
             Some(own) => remove(&self.client, key, own.create_revision).await,

@@ -36,10 +36,10 @@ pub(super) fn created(key: &[u8], revision: i64) -> Compare {
     Compare::new(key, Operand::CreateRevision(revision))
 }
 
-/// The condition that a lease is in this epoch, which the value of its bell says.
-pub(super) fn is_in_epoch(bell: &str, epoch: u64) -> Compare {
+/// The condition that a lease is in this epoch, which the value of its key says.
+pub(super) fn is_in_epoch(lease_key: &str, epoch: u64) -> Compare {
     let epoch = epoch.to_string();
-    Compare::new(bell, Operand::Value(epoch.into()))
+    Compare::new(lease_key, Operand::Value(epoch.into()))
 }
 
 /// The condition that a key was last written at this revision.

@@ -35,7 +35,7 @@ impl Watch for Locks {
         })
     }
 
-    /// By the bells of the client's leases, and the notes of evictors.
+    /// By the keys of the client's leases, and the notes of evictors.
     fn invalidations(self: Arc<Self>, client: ClientId, runtime: &Handle) -> Invalidations {
         let queue = InvalidationQueue::default();
         let task = runtime.spawn(self.report(client, queue.clone()));
@@ -128,7 +128,7 @@ impl Locks {
                 let lock = self.table.lock_of(ClaimId::new(client, number));
                 lock.into_iter().collect()
             }
-            None if event.is_deletion => self.table.locks_at(|spot| spot.lease.bell.as_bytes() == key),
+            None if event.is_deletion => self.table.locks_at(|spot| spot.lease.key.as_bytes() == key),
             _ => Vec::new(),
         }
     }

@@ -186,8 +186,12 @@ impl Locks {
         let Some(placed) = proved.map_err(placed_but)? else {
             return Ok(AcquireReply::Ended);
         };
-        let has_bell = placed.spot.session.hears(self.config.command_timeout).await;
-        has_bell.map_err(placed_but)?;
+        let has_node = placed
+            .spot
+            .session
+            .wait_for_node(self.config.command_timeout)
+            .await;
+        has_node.map_err(placed_but)?;
         Ok(self.grant(id, &placed))
     }
 

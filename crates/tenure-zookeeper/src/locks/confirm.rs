@@ -155,12 +155,12 @@ impl Locks {
         (adopted, is_there)
     }
 
-    /// Finds out why a claim was lost whose node is gone: the session's bell names the evictor.
+    /// Finds out why a claim was lost whose node is gone: the session's node names the evictor.
     async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let session = &placed.spot.session;
-        let (bell, _) = found(session.client.get_data(&session.bell).await)?.unwrap_or_default();
+        let (data, _) = found(session.client.get_data(&session.node).await)?.unwrap_or_default();
         let is_expired = placed.ends <= self.now();
-        Ok(match marks(&bell).into_iter().rfind(|mark| mark.id == id) {
+        Ok(match marks(&data).into_iter().rfind(|mark| mark.id == id) {
             Some(mark) => Loss::Evicted { by: mark.evictor() },
             None if is_expired => Loss::Expired,
             None => Loss::Missing,

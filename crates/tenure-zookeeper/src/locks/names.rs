@@ -1,4 +1,4 @@
-//! The paths of nodes: of locks, of their contenders as Curator and kazoo name them, and of the bells of sessions.
+//! The paths of nodes: of locks, of their contenders as Curator and kazoo name them, and of the nodes of sessions.
 
 use tenure_backend::{ClaimId, ClientId, Kind, LockKey, Mode};
 use tenure_contenders::unescape;
@@ -6,8 +6,8 @@ use tenure_contenders::unescape;
 use super::contenders::Name;
 use crate::config::Layout;
 
-/// The folder of the bells, below the node of all locks. No lock has this path, because a `%` in a name is escaped.
-const BELLS: &str = "%tenure";
+/// The folder of the session nodes, below the node of all locks. No lock has this path, because a `%` in a name is escaped.
+const SESSIONS: &str = "%tenure";
 
 /// The folders of a semaphore in Curator's layout: contenders queue in the first, and permits that are taken lie in the other.
 pub(super) const LOCKS: &str = "locks";
@@ -74,15 +74,15 @@ impl Names {
         }
     }
 
-    /// The bell of a session: an ephemeral node that names the claims of the session which were evicted.
-    pub(super) fn bell(&self, session: i64) -> String {
-        format!("{}/{BELLS}/{session:x}", self.root)
+    /// The node of a session: it is ephemeral, and names the claims of the session which were evicted.
+    pub(super) fn session_node(&self, session: i64) -> String {
+        format!("{}/{SESSIONS}/{session:x}", self.root)
     }
 
     /// The own node of a claim of the layout `ephemeral`. It is created and deleted with the lock's node, which another claim may
     /// have later.
     pub(super) fn own(&self, id: ClaimId) -> String {
-        format!("{}/{BELLS}/{}", self.root, uuid(id))
+        format!("{}/{SESSIONS}/{}", self.root, uuid(id))
     }
 
     /// The beginning of the name of a claim's node. With the number that ZooKeeper appends, it is the whole name.

@@ -1,4 +1,4 @@
-//! Choosing a session for each claim, or opening one, and listening to the bells of sessions.
+//! Choosing a session for each claim, or opening one, and watching the nodes of sessions.
 
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ pub(super) const USUAL_LEASE: Duration = Duration::from_secs(30);
 /// The pause after an attempt to open a session.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
-/// The pause before a bell is read again after an error.
+/// The pause before a session node is read again after an error.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
 impl Locks {
@@ -125,17 +125,17 @@ impl Locks {
         }
     }
 
-    /// Creates the bell of a session. Returns whether it is there.
-    async fn create_bell(&self, session: &Session) -> bool {
-        let has_bell = self.ensure(&session.client, &session.bell, Mode::Ephemeral).await;
-        let is_there = has_bell.is_ok();
-        session.has_bell.send_replace(Some(has_bell));
+    /// Creates the node of a session. Returns whether it is there.
+    async fn create_session_node(&self, session: &Session) -> bool {
+        let has_node = self.ensure(&session.client, &session.node, Mode::Ephemeral).await;
+        let is_there = has_node.is_ok();
+        session.has_node.send_replace(Some(has_node));
         is_there
     }
 
-    /// Reports the claims that a bell names.
-    fn report(&self, bell: &[u8]) {
-        for mark in marks(bell) {
+    /// Reports the claims that a session node names.
+    fn report(&self, data: &[u8]) {
+        for mark in marks(data) {
             if let Some(key) = self.table.lock_of(mark.id) {
                 self.hints.push(Some(mark.id.client()), &Invalidation::Key(key));
             }
@@ -156,25 +156,25 @@ fn fresh(pool: &[Arc<Session>]) -> impl Iterator<Item = &Arc<Session>> {
     pool.iter().filter(|session| session.is_fresh())
 }
 
-/// Creates a session's bell and watches it, and keeps the session alive meanwhile. Reports the claims that the bell names, and ends
-/// all claims when the session has ended. A claim may be placed before the bell is there, and is granted after that.
+/// Creates a session's node and watches it, and keeps the session alive meanwhile. Reports the claims that the session node names, and ends
+/// all claims when the session has ended. A claim may be placed before the session node is there, and is granted after that.
 async fn listen(store: Weak<Locks>, session: Arc<Session>) {
     let mut keeping = pin!(session.keep());
     if let Some(locks) = store.upgrade() {
-        locks.create_bell(&session).await;
+        locks.create_session_node(&session).await;
     }
     loop {
-        let read = session.client.get_data_watched(&session.bell).await;
+        let read = session.client.get_data_watched(&session.node).await;
         let Some(locks) = store.upgrade() else { return };
         match read {
-            Ok((data, _, mut bell)) => {
+            Ok((data, _, mut watch)) => {
                 // The reply to its create may have been lost.
-                session.has_bell.send_replace(Some(Ok(())));
+                session.has_node.send_replace(Some(Ok(())));
                 locks.report(&data);
                 drop(locks);
-                // A check waits while the bell is not watched.
+                // A check waits while the session node is not watched.
                 let event = tokio::select! {
-                    event = bell.fired() => event,
+                    event = watch.fired() => event,
                     never = &mut keeping => match never {},
                 };
                 if let Some(locks) = store.upgrade().filter(|_| event == Event::Reconnected) {
@@ -188,7 +188,7 @@ async fn listen(store: Weak<Locks>, session: Arc<Session>) {
                     // The connection may have been replaced.
                     locks.hints.push(None, &Invalidation::All);
                 }
-                if !is_missing || !locks.create_bell(&session).await {
+                if !is_missing || !locks.create_session_node(&session).await {
                     drop(locks);
                     // If ZooKeeper has closed the session, the client learns it when it connects again, soon after this error. No
                     // event tells when ZooKeeper answers again.

@@ -124,7 +124,7 @@ impl Contenders for Locks {
             return self.delete_all(client, &one.nodes).await;
         };
         let mark = value.clone().evicted(by);
-        let bell = self.names.bell(one.stat.ephemeral_owner);
+        let node = self.names.session_node(one.stat.ephemeral_owner);
         for _ in 0..MAX_REPEATS {
             let first = one.nodes[0].clone();
             let mut ops = match &one.behind {
@@ -135,15 +135,15 @@ impl Contenders for Locks {
                 None => vec![Op::SetData(first, mark.write().into(), Some(one.stat.version))],
             };
             let marking = ops.len();
-            // Without a bell, the client hears of the eviction when it renews the claim.
-            if let Some((data, stat)) = found(client.get_data(&bell).await)? {
-                let rung = add_mark(&data, &mark);
-                ops.push(Op::SetData(bell.clone(), rung, Some(stat.version)));
+            // Without a session node, the client hears of the eviction when it renews the claim.
+            if let Some((data, stat)) = found(client.get_data(&node).await)? {
+                let written = add_mark(&data, &mark);
+                ops.push(Op::SetData(node.clone(), written, Some(stat.version)));
             }
             match client.multi(&ops).await? {
                 Outcome::Done { .. } => return Ok(true),
                 Outcome::Refused { index, .. } if index < marking => return Ok(false),
-                // Another evictor has rung the bell, or the session has ended.
+                // Another evictor has written to the session node, or the session has ended.
                 Outcome::Refused { .. } => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Sessions, which claims share: one for each length of lease, kept alive by checks, and with a bell that evictors ring.
+//! Sessions, which claims share: one for each length of lease, kept alive by checks, and with a node of its own in which evictors write.
 //!
 //! A check is a transaction that the leader answers. ZooKeeper counts a session's timeout at least from the time at which the
 //! last check but two was sent: a server that follows the leader may answer pings, and later checks, whose sign of life has not
@@ -24,16 +24,16 @@ use crate::error::unanswered;
 /// A session lasts as many checks.
 const CHECKS: u32 = 6;
 
-/// The most evictions that a bell names. Older ones are dropped.
+/// The most evictions that a session node names. Older ones are dropped.
 const MAX_MARKS: usize = 16;
 
 /// A session in ZooKeeper.
 pub(super) struct Session {
     pub(super) id: i64,
     pub(super) client: Client,
-    pub(super) bell: String,
-    /// Whether the bell is there, or why it could not be created, by the last reply; `None` until there is one.
-    pub(super) has_bell: watch::Sender<Option<Result<(), BackendError>>>,
+    pub(super) node: String,
+    /// Whether the session node is there, or why it could not be created, by the last reply; `None` until there is one.
+    pub(super) has_node: watch::Sender<Option<Result<(), BackendError>>>,
     /// The length of lease that it was opened for.
     pub(super) asked: Duration,
     /// The length that ZooKeeper has granted.
@@ -47,7 +47,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens a session. Its bell is not there yet.
+    /// Opens a session. Its node is not there yet.
     pub(super) async fn open(
         config: Config,
         names: &Names,
@@ -61,8 +61,8 @@ impl Session {
         Ok(Session {
             id,
             client,
-            bell: names.bell(id),
-            has_bell: watch::Sender::new(None),
+            node: names.session_node(id),
+            has_node: watch::Sender::new(None),
             asked,
             granted: timeout,
             info,
@@ -82,13 +82,13 @@ impl Session {
         self.checks.lock()[0]
     }
 
-    /// Waits for the bell: a session without one cannot be kept alive.
+    /// Waits for the session's node: a session without it cannot be kept alive.
     ///
     /// # Errors
     /// That of the create, or that there is no reply within `limit`.
-    pub(super) async fn hears(&self, limit: Duration) -> Result<(), BackendError> {
-        let mut has_bell = self.has_bell.subscribe();
-        let created = timeout(limit, has_bell.wait_for(Option::is_some)).await;
+    pub(super) async fn wait_for_node(&self, limit: Duration) -> Result<(), BackendError> {
+        let mut has_node = self.has_node.subscribe();
+        let created = timeout(limit, has_node.wait_for(Option::is_some)).await;
         match created.ok().and_then(Result::ok).and_then(|reply| reply.clone()) {
             Some(reply) => reply,
             None => Err(unanswered(limit, Effect::Unknown)),
@@ -113,16 +113,16 @@ impl Session {
         self.is_alive() && self.clock.now() < self.counts_from() + usual
     }
 
-    /// Confirms again and again that the session is alive, as long as its bell is there.
+    /// Confirms again and again that the session is alive, as long as its node is there.
     pub(super) async fn keep(&self) -> Infallible {
         let mut pause = self.pause();
         loop {
             // sleep: checks are sent at intervals.
             sleep(pause).await;
             let sent = self.clock.now();
-            let bell = Op::Check(self.bell.clone(), None);
+            let check = Op::Check(self.node.clone(), None);
             pause = self.tick;
-            if let Ok(Outcome::Done { .. }) = self.client.multi(&[bell]).await {
+            if let Ok(Outcome::Done { .. }) = self.client.multi(&[check]).await {
                 confirm(&mut self.checks.lock(), sent);
                 pause = self.pause().saturating_sub(self.clock.now() - sent).max(pause);
             }
@@ -162,14 +162,14 @@ impl Sessions {
     }
 }
 
-/// The evictions that a bell names, the newest last.
-pub(super) fn marks(bell: &[u8]) -> Vec<Value> {
-    bell.split(|byte| *byte == 0).filter_map(Value::read).collect()
+/// The evictions that a session node names, the newest last.
+pub(super) fn marks(data: &[u8]) -> Vec<Value> {
+    data.split(|byte| *byte == 0).filter_map(Value::read).collect()
 }
 
-/// The data of a bell that names a further eviction.
-pub(super) fn add_mark(bell: &[u8], mark: &Value) -> Vec<u8> {
-    let mut marks = marks(bell);
+/// The data of a session node that names a further eviction.
+pub(super) fn add_mark(data: &[u8], mark: &Value) -> Vec<u8> {
+    let mut marks = marks(data);
     marks.push(mark.clone());
     let first = marks.len().saturating_sub(MAX_MARKS);
     let marks: Vec<String> = marks[first..].iter().map(Value::write).collect();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_names_the_newest_evictions() {
+    fn a_session_node_names_the_newest_evictions() {
         let mark = |number: u64| {
             let id = ClaimId::new(ClientId::from_random([7; 16]), number);
             let at = ClaimRef {
@@ -204,11 +204,11 @@ mod tests {
             let claim = Claim::of(at, Duration::from_secs(1));
             Value::of(&claim, NonZeroU32::MIN).evicted(Some("alice and\nbob".into()))
         };
-        let mut bell = Vec::new();
+        let mut data = Vec::new();
         for number in 1..=20 {
-            bell = add_mark(&bell, &mark(number));
+            data = add_mark(&data, &mark(number));
         }
-        assert_eq!(marks(&bell), (5..=20).map(mark).collect::<Vec<_>>());
+        assert_eq!(marks(&data), (5..=20).map(mark).collect::<Vec<_>>());
         assert_eq!(marks(b""), []);
     }
 }
