@@ -438,6 +438,25 @@ async fn a_holder_that_knows_of_its_eviction_removes_the_note() {
     clients[0].release(&kept).await.freed_it(&kept);
 }
 
+/// The key is on no lease any more. It would hold the lock for ever.
+#[tokio::test]
+async fn a_key_that_was_overwritten_by_hand_is_removed() {
+    let case = shared().await;
+    let fixture = Fixture::new(case.clone()).await;
+    let (clients, raw) = (fixture.two().await, raw(&case));
+    let claim = clients[0].claim(&key("k"), Mode::Exclusive);
+    let (evidence, _) = key_of(&raw, &clients[0], &claim).await;
+    let by_hand = PutRequest {
+        key: evidence.key.to_vec(),
+        value: b"by hand".into(),
+        ..PutRequest::default()
+    };
+    raw.call(PUT, by_hand).await.expect("a reply");
+    clients[0].is_gone(&claim, Phase::Granted).await;
+    let next = clients[1].claim(&key("k"), Mode::Exclusive);
+    clients[1].granted_soon(&next).await;
+}
+
 /// Its place is the lock's name on its lease.
 #[tokio::test]
 async fn an_evicted_claim_gives_its_place_back() {
