@@ -158,12 +158,17 @@ impl PgSession {
             });
             self.client.query_typed_raw(sql, typed).await?
         } else {
-            if !self.prepared.contains_key(sql) {
-                let prepared = self.client.prepare(sql).await?;
-                self.prepared.insert(sql.to_owned(), prepared);
-            }
-            let params = params.iter().map(as_sql);
-            self.client.query_raw(&self.prepared[sql], params).await?
+            let prepared = match self.prepared.get(sql) {
+                Some(prepared) => prepared.clone(),
+                None => {
+                    let prepared = self.client.prepare(sql).await?;
+                    self.prepared.insert(sql.to_owned(), prepared.clone());
+                    prepared
+                }
+            };
+            self.client
+                .query_raw(&prepared, params.iter().map(as_sql))
+                .await?
         };
         let mut stream = pin!(stream);
         let mut rows = Vec::new();
