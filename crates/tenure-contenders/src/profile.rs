@@ -11,9 +11,11 @@ use tenure_backend::{
 /// times this, and those that follow.
 const MAX_GRANTS: NonZeroU32 = NonZeroU32::new(1_024).unwrap();
 
+/// The most requests of one call.
 const MAX_BATCH: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
-/// The tokens of a claim whose record was created by this change.
+/// The tokens of a claim whose record was created by this change. `None` if their numbers are too large.
+#[must_use]
 pub fn tokens(created: i64, grants: u32) -> Option<TokenRange> {
     let first = u64::try_from(created)
         .ok()?

@@ -738,7 +738,7 @@ async fn a_free_key_is_granted_after_a_wait_for_the_tables_growth() {
                 !filling.is_finished(),
                 "no request waited for the session that adds pages"
             );
-            // It logs in before: a login, too, may wait for the stopped session.
+            // The client logs in before the session is stopped: a login may wait for it, too.
             let (client, key) = (fixture.client().await, fixture.key());
             let stopped = Stopped::new(pid);
             if found(&grows).await.is_none_or(|rows| rows.is_empty()) {

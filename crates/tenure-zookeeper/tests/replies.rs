@@ -1,4 +1,4 @@
-//! Replies that never come: claims whose requests were carried out and not answered. And replies and events that come late.
+//! Replies that never come, and events that come late.
 
 mod case;
 
