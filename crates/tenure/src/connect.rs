@@ -22,6 +22,9 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// The least time for the first attempt to connect, however short the limit is: a limit of zero is a try, as in `lock_within`.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(1);
+
 /// The Redis store, for programs that build its [`Config`](redis::Config) themselves: for connection settings that a
 /// URL cannot express, or credentials from a callback.
 ///
@@ -145,23 +148,25 @@ pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error
 }
 
 /// Opens the store at `url`. Without a `connect_limit`, tries once. With one, tries again after each transient failure
-/// until the limit has passed, and then returns the last failure.
+/// until the limit has passed, and then returns the last failure. The first attempt has at least [`FIRST_ATTEMPT`].
 async fn open_within(url: &StoreUrl, settings: &Settings) -> Result<Arc<dyn Backend>, Error> {
     let Some(limit) = settings.connect_limit else {
         return open(url, settings).await;
     };
     let until = SystemClock.now() + limit;
+    let mut left = limit.max(FIRST_ATTEMPT);
     let mut pause = FIRST_PAUSE;
     let mut last = None;
     loop {
-        match timeout(until - SystemClock.now(), open(url, settings)).await {
+        match timeout(left, open(url, settings)).await {
             // `timeout` polls the attempt first, so an attempt that fails at once outlives a limit that has passed.
             Ok(Err(error)) if error.is_transient() && SystemClock.now() < until => last = Some(error),
             Ok(opened) => return opened,
-            Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit))),
+            Err(_) => return Err(last.unwrap_or_else(|| not_connected(limit.max(FIRST_ATTEMPT)))),
         }
         sleep(pause.min(until - SystemClock.now())).await;
         pause = (2 * pause).min(LAST_PAUSE);
+        left = until - SystemClock.now();
     }
 }
 

@@ -98,7 +98,8 @@ impl Settings {
     ///
     /// With a limit, it tries again after each transient failure, such as a refused connection or a server that is
     /// loading its data, until the limit has passed: for services that may start before their store. It never repeats
-    /// a permanent failure, such as a wrong password.
+    /// a permanent failure, such as a wrong password. The first attempt has at least a second, so that also with a shorter
+    /// limit, or zero, a store that answers is connected to.
     #[must_use]
     pub fn connect_limit(self, limit: Duration) -> Self {
         let connect_limit = Some(limit);

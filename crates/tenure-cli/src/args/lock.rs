@@ -43,6 +43,8 @@ pub struct LockArgs {
     of: Option<NonZeroU32>,
 
     /// How long to wait for the lock (default: for ever)
+    ///
+    /// Connecting to the store is part of it, but has at least a second. The lock is tried at least once, so `0s` does not wait.
     #[arg(short, long, value_name = "D", value_parser = parse_duration)]
     #[arg(
         allow_hyphen_values = true,

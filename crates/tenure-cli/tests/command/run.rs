@@ -58,6 +58,19 @@ fn a_busy_lock_exits_124_or_busy_exit_without_running() {
 }
 
 #[test]
+fn a_free_lock_is_taken_however_short_the_wait_is() {
+    let fixture = Fixture::new();
+    let run = |wait| fixture.call(&["run", "k", "-w", wait, "--", "true"]);
+    for wait in ["0s", "1ms"] {
+        let done = run(wait);
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+    let hold = fixture.holding(&["k"]);
+    assert_eq!(run("0s").code, 124);
+    hold.release();
+}
+
+#[test]
 fn a_busy_multi_lock_reports_one_of_its_keys_as_busy() {
     let fixture = Fixture::new();
     let hold = fixture.holding(&["w1"]);
