@@ -437,6 +437,10 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         "valkey" => unsupported("write `redis://` for Valkey too: it speaks the same protocol"),
         "valkeys" => unsupported("write `rediss://` for Valkey too: it speaks the same protocol"),
         "zk" => unsupported("write `zookeeper://` for ZooKeeper"),
+        "http" => unsupported("write `etcd://` for etcd; no other store has a URL that begins with `http`"),
+        "https" => {
+            unsupported("write `etcds://` for etcd; no other store has a URL that begins with `https`")
+        }
         scheme => unsupported(format!("no store is named `{scheme}:`; this build has {built}")),
     }
 }
@@ -462,6 +466,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_scheme_that_is_not_ours_is_answered_with_the_one_to_write() {
+        for (url, answer) in [
+            ("valkey://a", "`redis://`"),
+            ("zk://a", "`zookeeper://`"),
+            ("http://a:2379", "`etcd://`"),
+            ("https://a:2379", "`etcds://`"),
+            ("nothing://a", "`memory:`"),
+        ] {
+            let refused = connect(url).await.expect_err("no store has this scheme");
+            assert!(refused.to_string().contains(answer), "{refused}");
+        }
+    }
 
     #[tokio::test]
     async fn a_client_keeps_nothing_of_a_key_that_it_no_longer_uses() {
