@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::thread;
 
+use tenure_backend::{BackendError, Effect, Fault};
 use tokio::sync::oneshot;
 
 use crate::host::Host;
@@ -41,6 +42,31 @@ pub async fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
         .map_err(|error| io::Error::other(format!("no thread can be started to look {host} up: {error}")))?;
     told.await
         .unwrap_or_else(|_| Err(io::Error::other("the look-up has ended without an answer")))
+}
+
+/// Returns the addresses of a host, as [`addresses`] does.
+///
+/// # Cancel safety
+/// As [`addresses`].
+///
+/// # Errors
+/// `Store`. The message names the host, and says what to correct.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use tenure_endpoint::{Host, look_up};
+///
+/// let unknown = look_up(&Host::new("nowhere.invalid", 6379)).await.unwrap_err();
+/// assert!(unknown.to_string().starts_with("the host nowhere.invalid is not known"));
+/// # }
+/// ```
+pub async fn look_up(host: &Host) -> Result<Vec<SocketAddr>, BackendError> {
+    addresses(host).await.map_err(|error| {
+        let name = host.name();
+        let message = format!("the host {name} is not known: correct the URL, or see the name server");
+        BackendError::because(Fault::Store, Effect::None, message, error.to_string())
+    })
 }
 
 #[cfg(test)]

@@ -218,29 +218,6 @@ pub(crate) fn not_greeted(host: &Host, is_secure: bool, failed: &BackendError) -
     BackendError::because(Fault::Unavailable, Effect::None, message, words)
 }
 
-pub(crate) fn unreachable(host: &Host, error: &dyn fmt::Display) -> BackendError {
-    let message = format!("etcd at {host} cannot be reached: see whether it runs there");
-    BackendError::because(Fault::Unavailable, Effect::None, message, error.to_string())
-}
-
-pub(crate) fn unknown_host(host: &Host, error: &std::io::Error) -> BackendError {
-    let message = format!(
-        "the host {} is not known: correct the URL, or see the name server",
-        host.name()
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
-/// Error if a member was reached, but the TLS handshake failed.
-#[cfg(feature = "tls")]
-pub(crate) fn no_tls(host: &Host, error: &dyn fmt::Display) -> BackendError {
-    let message = format!(
-        "no TLS can be spoken with etcd at {host}: see whether it has a certificate (`--cert-file`), which authority signed it \
-         (`ca`), for which host, and whether it asks for one of ours (`cert`, `key`)"
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
 /// Error for a member that did not answer while the client connected.
 pub(crate) fn not_connected(host: &Host, limit: Duration) -> BackendError {
     let message = format!("etcd at {host} did not answer within {limit:?}: see whether it runs there");

@@ -5,8 +5,6 @@ pub mod client;
 mod config;
 mod error;
 mod locks;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
-mod tls;
 
 pub use config::Config;
 pub use locks::{EtcdStore, LockEvidence};

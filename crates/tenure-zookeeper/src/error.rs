@@ -194,29 +194,6 @@ pub(crate) fn not_greeted(host: &Host, is_secure: bool, cause: &dyn fmt::Display
     BackendError::because(Fault::Unavailable, Effect::None, message, cause.to_string())
 }
 
-pub(crate) fn unreachable(host: &Host, error: &dyn fmt::Display) -> BackendError {
-    let message = format!("ZooKeeper at {host} cannot be reached: see whether it runs there");
-    BackendError::because(Fault::Unavailable, Effect::None, message, error.to_string())
-}
-
-pub(crate) fn unknown_host(host: &Host, error: &std::io::Error) -> BackendError {
-    let message = format!(
-        "the host {} is not known: correct the URL, or see the name server",
-        host.name()
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
-/// Error if a server was reached, but the TLS handshake failed.
-#[cfg(feature = "tls")]
-pub(crate) fn no_tls(host: &Host, error: &dyn fmt::Display) -> BackendError {
-    let message = format!(
-        "no TLS can be spoken with ZooKeeper at {host}: see whether that is its `secureClientPort`, which authority signed \
-         its certificate (`ca`), for which host, and whether it asks for one of ours (`cert`, `key`)"
-    );
-    BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-}
-
 /// Error for a server that did not answer while the client connected.
 pub(crate) fn not_connected(host: &Host, limit: Duration) -> BackendError {
     let message = format!(

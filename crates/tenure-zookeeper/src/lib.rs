@@ -5,8 +5,6 @@ pub mod client;
 mod config;
 mod error;
 mod locks;
-#[cfg(feature = "tls")]
-mod tls;
 
 pub use config::{Config, Layout};
 pub use locks::{LockEvidence, ZookeeperStore};

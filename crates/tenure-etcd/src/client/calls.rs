@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use tenure_backend::{BackendError, Effect};
+use tenure_endpoint::{Dialer, ServerKind};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
@@ -16,7 +17,15 @@ use super::methods::{Message, Method, TXN};
 use super::stream::Replies;
 use crate::config::Config;
 use crate::error::{Next, invalid, unanswered};
-use crate::tls::{self, Connector};
+
+const ETCD: ServerKind = ServerKind {
+    name: "etcd",
+    scheme: "etcd",
+    tls_hint: "whether it has a certificate (`--cert-file`)",
+    // Servers of gRPC refuse a client that does not name the protocol.
+    tls_protocol: Some("h2"),
+    greets: true,
+};
 
 /// A client of an etcd cluster. It connects at its first call. When it and its watches are dropped, their stream ends.
 ///
@@ -29,7 +38,7 @@ use crate::tls::{self, Connector};
 /// after [`close`](Client::close). The effect is `None` if etcd has certainly not carried out the request.
 pub struct Client {
     pub(super) config: Config,
-    pub(super) tls: Option<Connector>,
+    pub(super) dialer: Dialer,
     /// Number of hosts that were tried. The next one is at this index of the list, counted round.
     pub(super) tried: AtomicUsize,
     /// Number of attempts to connect that have ended.
@@ -58,7 +67,7 @@ impl Client {
     /// `Invalid` if the certificates cannot be used, `Unsupported` if TLS was left out of this build.
     pub fn new(config: Config) -> Result<Arc<Self>, BackendError> {
         Ok(Arc::new(Client {
-            tls: config.tls.as_ref().map(tls::connector).transpose()?,
+            dialer: Dialer::new(&ETCD, config.tls.as_ref())?,
             config,
             tried: AtomicUsize::new(0),
             attempts: AtomicU64::new(0),

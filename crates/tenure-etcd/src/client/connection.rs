@@ -10,14 +10,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, addresses};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tenure_endpoint::{Dialer, Host};
 use tonic::body::Body;
 use tonic::client::GrpcService;
 
-use crate::error::{Words, deepest, invalid, unknown_host, unreachable};
-use crate::tls::{Connector, secure};
+use crate::error::{Words, deepest, invalid};
 
 /// A ping is sent when nothing has arrived for this time. etcd closes connections that ping more often than every 5 s, or
 /// while no request and no stream is open.
@@ -36,34 +33,18 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects to a member. It may not answer yet.
-    pub(super) async fn dial(tls: Option<&Connector>, host: &Host) -> Result<Self, BackendError> {
-        let found = addresses(host).await;
-        let found = found.map_err(|error| unknown_host(host, &error))?;
-        let opened = TcpStream::connect(&*found).await;
-        let opened = opened.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-        let stream = opened.map_err(|error| unreachable(host, &error))?;
-        let origin = |scheme| {
-            let origin = format!("{scheme}://{host}").parse();
-            origin.map_err(|_| invalid(format!("{host} is not the name of a host")))
-        };
+    pub(super) async fn dial(dialer: &Dialer, is_secure: bool, host: &Host) -> Result<Self, BackendError> {
         // Go's HTTP/2 takes the user from the client's certificate only if the scheme is `https`.
-        let opened = match tls {
-            Some(tls) => Self::open(secure(tls, host, stream).await?, origin("https")?).await,
-            None => Self::open(stream, origin("http")?).await,
-        };
-        opened.map_err(|error| unreachable(host, &error))
-    }
-
-    async fn open(
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        origin: Uri,
-    ) -> hyper::Result<Self> {
+        let scheme = if is_secure { "https" } else { "http" };
+        let origin = format!("{scheme}://{host}").parse();
+        let origin: Uri = origin.map_err(|_| invalid(format!("{host} is not the name of a host")))?;
+        let stream = dialer.dial(host).await?;
         let opened = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_LIMIT)
             .handshake(TokioIo::new(stream));
-        let (requests, driver) = opened.await?;
+        let (requests, driver) = opened.await.map_err(|error| dialer.unreachable(host, &error))?;
         // Its requests and streams report why it has ended.
         tokio::spawn(driver.map(drop));
         Ok(Connection { origin, requests })

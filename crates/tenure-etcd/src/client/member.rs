@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, Login};
+use tenure_endpoint::{Dialer, Host, Login};
 use tokio::sync::Mutex;
 use tonic::Request;
 use tonic::client::Grpc;
@@ -15,7 +15,6 @@ use super::messages::{AuthenticateRequest, Empty};
 use super::methods::{AUTHENTICATE, Message, Method, STATUS};
 use crate::config::Config;
 use crate::error::{Failure, Next, no_token, not_greeted};
-use crate::tls::Connector;
 
 /// What a member gives a client that has logged in.
 pub(super) type Token = MetadataValue<Ascii>;
@@ -33,13 +32,10 @@ pub(super) struct Member {
 impl Member {
     /// Connects, and waits for a first answer: a login if there is a user, else the member's state. A member without
     /// a leader refuses both.
-    pub(super) async fn connect(
-        tls: Option<&Connector>,
-        config: &Config,
-        host: &Host,
-    ) -> Result<Self, BackendError> {
+    pub(super) async fn connect(dialer: &Dialer, config: &Config, host: &Host) -> Result<Self, BackendError> {
+        let is_secure = config.tls.is_some();
         let member = Member {
-            connection: Connection::dial(tls, host).await?,
+            connection: Connection::dial(dialer, is_secure, host).await?,
             login: config.login.clone(),
             token: Mutex::default(),
             left: AtomicBool::new(false),
@@ -48,7 +44,7 @@ impl Member {
             Ok(None) => member.send(&STATUS, Empty {}, None).await.map(drop),
             logged_in => logged_in.map(drop),
         };
-        greeted.map_err(|failed| not_greeted(host, config.tls.is_some(), &failed.error))?;
+        greeted.map_err(|failed| not_greeted(host, is_secure, &failed.error))?;
         Ok(member)
     }
 

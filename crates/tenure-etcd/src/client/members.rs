@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tenure_backend::{BackendError, Fault};
-use tokio::time::timeout;
+use tenure_backend::BackendError;
+use tenure_endpoint::{Refused, first_to_serve};
 
 use super::calls::Client;
 use super::member::Member;
-use crate::error::{invalid, not_connected};
+use crate::error::not_connected;
 
 impl Client {
     /// Returns the member that requests go to. Connects if there is none; callers that wait meanwhile share the outcome.
@@ -33,21 +33,11 @@ impl Client {
     /// Tries each host in turn until one answers.
     async fn connect(&self) -> Result<Member, BackendError> {
         let hosts = &self.config.hosts;
-        // A silent member must leave time for the others.
-        let limit = self.config.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
-        let mut failed: Option<BackendError> = None;
-        for _ in hosts {
-            let host = &hosts[self.tried.fetch_add(1, Ordering::Relaxed) % hosts.len()];
-            let opened = timeout(limit, Member::connect(self.tls.as_ref(), &self.config, host)).await;
-            match opened.unwrap_or_else(|_| Err(not_connected(host, limit))) {
-                Ok(member) => return Ok(member),
-                // A wrong password would be refused everywhere, and repeating it may lock the user out.
-                Err(error) if error.fault() == Fault::Denied => return Err(error),
-                // If one member may answer later, the failure is transient, whatever the others say.
-                Err(error) if error.is_transient() => failed = Some(error),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        Err(failed.unwrap_or_else(|| invalid("the URL names no host")))
+        let turns = hosts
+            .iter()
+            .map(|_| &hosts[self.tried.fetch_add(1, Ordering::Relaxed) % hosts.len()]);
+        let open = async |host| Ok(Member::connect(&self.dialer, &self.config, host).await?);
+        let served = first_to_serve(turns, self.config.connect_timeout, open, not_connected).await;
+        served.map_err(Refused::into_error)
     }
 }

@@ -1,12 +1,11 @@
 //! Connecting: tries each place in turn until one accepts the login and writes.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tenure_backend::{BackendError, Effect, Fault, ServerClock};
-use tenure_endpoint::{Credentials, Host, addresses};
-use tokio::time::timeout;
+use tenure_backend::{BackendError, ServerClock};
+pub(crate) use tenure_endpoint::look_up;
+use tenure_endpoint::{Credentials, Refused, first_to_serve};
 
 use super::config::{Config, Place};
 use super::error::{Failure, invalid, not_connected};
@@ -55,36 +54,16 @@ pub(super) async fn dial<S: Session>(
     first: &AtomicUsize,
 ) -> Result<S, BackendError> {
     let places = &config.places;
-    // A silent host must leave time for the others.
-    let limit = config.connect_timeout / u32::try_from(places.len()).unwrap_or(u32::MAX).max(1);
     let last = first.load(Ordering::Relaxed);
-    let mut failed: Option<BackendError> = None;
-    for index in (last..places.len()).chain(0..last) {
-        let place = &places[index];
-        let opened = timeout(limit, S::connect(config, tls, place)).await;
-        match opened.unwrap_or_else(|_| Err(not_connected(place, limit))) {
-            Ok(session) => {
-                first.store(index, Ordering::Relaxed);
-                return Ok(session);
-            }
-            // A wrong password would be refused everywhere, and repeating it may lock the user out.
-            Err(error) if error.fault() == Fault::Denied => return Err(error),
-            // If one host may answer later, the failure is transient, whatever the others say.
-            Err(error) if error.is_transient() => failed = Some(error),
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    Err(failed.unwrap_or_else(|| invalid("the URL names no host")))
-}
-
-/// Looks up the addresses of a host.
-pub(crate) async fn look_up(host: &Host) -> Result<Vec<SocketAddr>, BackendError> {
-    let found = addresses(host).await;
-    found.map_err(|error| {
-        let name = host.name();
-        let message = format!("the host {name} is not known: correct the URL, or see the name server");
-        BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-    })
+    let turns = (0..places.len()).map(|turn| (last + turn) % places.len());
+    let open = async |index: usize| {
+        let session = S::connect(config, tls, &places[index]).await?;
+        first.store(index, Ordering::Relaxed);
+        Ok(session)
+    };
+    let unanswered = |index: usize, limit| not_connected(&places[index], limit);
+    let served = first_to_serve(turns, config.connect_timeout, open, unanswered).await;
+    served.map_err(Refused::into_error)
 }
 
 /// The user to log in as: by default that of the operating system, as the databases' own clients do.

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Effect};
+use tenure_endpoint::Refused;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::connect::{Connector, Failure};
+use super::connect::Connector;
 use super::jute::{Read, Reader, Writer};
 use super::messages::*;
 use super::order::{Order, Reply};
@@ -51,17 +52,16 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid` if the certificates cannot be used, `Unsupported` if TLS was left out of this build, `Denied` if ZooKeeper
-    /// refuses the credentials, and the error of the last host if none served the client.
+    /// refuses the credentials, and the error of a host if none served the client: that of one which may serve it later, if there
+    /// is one.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn connect(config: Config, session_timeout: Duration) -> Result<Self, BackendError> {
         let command_timeout = config.command_timeout;
         let mut connector = Connector::new(config, session_timeout)?;
-        let (server, connection) = match connector.round().await {
-            Ok(opened) => opened,
-            Err(Failure::Host(error) | Failure::Session(error)) => return Err(error),
-        };
+        let opened = connector.round().await;
+        let (server, connection) = opened.map_err(Refused::into_error)?;
         let (orders, ordered) = mpsc::channel(ORDERS);
         let (alive, is_alive) = mpsc::channel(1);
         let info = watch::Sender::new(SessionInfo {

@@ -3,18 +3,14 @@
 use std::collections::VecDeque;
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tenure_endpoint::Stream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
 /// The greatest length of a message from the server.
 const MAX_REPLY: usize = 16 << 20;
 
 /// The number of bytes to read at once.
 const CHUNK: usize = 16 << 10;
-
-/// A connection, with or without TLS.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Makes a reader and a writer of a connection.
 pub(super) fn frames(stream: Box<dyn Stream>) -> (FrameReader, FrameWriter) {

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tenure_backend::Effect;
+use tenure_endpoint::Refused;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::connect::{Connection, Connector, Failure};
+use super::connect::{Connection, Connector};
 use super::exchange::Exchange;
 use super::order::Order;
 use super::watch::{Event, Registry};
@@ -133,8 +134,8 @@ impl Driver {
             sleep(pause).await;
             match self.connector.round().await {
                 Ok(opened) => return Some(opened),
-                Err(Failure::Session(_)) => return None,
-                Err(Failure::Host(_)) => pause = PAUSE,
+                Err(Refused::Everywhere(_)) => return None,
+                Err(Refused::Here(_)) => pause = PAUSE,
             }
         }
     }

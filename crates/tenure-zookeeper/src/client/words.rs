@@ -1,15 +1,13 @@
 //! The commands of four letters, by which a server describes itself.
 
-use std::time::Duration;
-
 use tenure_backend::BackendError;
 use tenure_endpoint::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::connect::Connector;
+use super::connect::dialer;
 use crate::config::Config;
-use crate::error::{not_connected, unreachable};
+use crate::error::not_connected;
 
 /// The most bytes of an answer that are read.
 const MAX_ANSWER: u64 = 1 << 20;
@@ -17,11 +15,11 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// Sends a command of four letters, such as `conf`, on a connection of its own. Returns the answer, also if it says that the server
 /// does not allow the command (`4lw.commands.whitelist`).
 pub(crate) async fn ask(config: &Config, host: &Host, word: &str) -> Result<String, BackendError> {
-    let connector = Connector::new(config.clone(), Duration::ZERO)?;
+    let dialer = dialer(config)?;
     let limit = config.command_timeout;
     let asked = async {
-        let mut stream = connector.dial(host).await?;
-        let failed = |error: std::io::Error| unreachable(host, &error);
+        let mut stream = dialer.dial(host).await?;
+        let failed = |error: std::io::Error| dialer.unreachable(host, &error);
         stream.write_all(word.as_bytes()).await.map_err(failed)?;
         stream.flush().await.map_err(failed)?;
         let mut answer = Vec::new();
