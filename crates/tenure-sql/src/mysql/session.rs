@@ -92,7 +92,7 @@ impl Session for MySqlSession {
 
     /// Nothing reads from the connection between two statements. So if the server closes it, only the next statement
     /// notices, and its outcome is unknown.
-    fn is_closed(&self) -> bool {
+    fn is_closed(&mut self) -> bool {
         self.conn.is_disconnected()
     }
 

@@ -1,12 +1,11 @@
 //! One connection: logging in, and statements that run one after the other.
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::io;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::{io, mem};
 
 use futures_util::TryStreamExt;
 use tenure_backend::{BackendError, Clock, ServerClock};
@@ -14,9 +13,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Row};
+use tokio_postgres::{AsyncMessage, Client, Connection, Row};
 use tokio_util::either::Either;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{failure, is_of_commit, refused_login, uncertain};
 use crate::server::dial::{Session, look_up, user};
@@ -42,19 +40,33 @@ type Stream = Either<TcpStream, UnixStream>;
 /// connection, or the number in the socket's name. A pooler's socket has another number than the server's.
 type Peer = (&'static str, u16);
 
+/// The statements that the server knows, with their texts. There are few, of different lengths, so comparing them takes less
+/// time than hashing a text of a kilobyte.
+type Prepared = Vec<(String, tokio_postgres::Statement)>;
+
 /// A connection to a server that accepts writes.
+///
+/// Dropping it closes the socket at once, even if a statement is under way. No statement is ever cancelled: a commit that waits
+/// for a standby would then report success.
 pub(crate) struct PgSession {
-    /// Moves bytes between the client and the socket. It is dropped first, which closes the socket at once, even if a
-    /// statement is under way. No statement is ever cancelled: a commit that waits for a standby would then report success.
-    _driver: AbortOnDropHandle<()>,
+    link: Link,
     client: Client,
     server_clock: ServerClock,
     clock: Arc<dyn Clock>,
     /// A pooler stands between, which may send each statement to another server process: nothing is prepared.
     pub(super) is_pooled: bool,
-    prepared: HashMap<String, tokio_postgres::Statement>,
+    prepared: Prepared,
+}
+
+/// Moves bytes between the client and the socket.
+///
+/// The caller of a statement polls it, not a task of its own, so that a reply wakes only the caller. Between two statements,
+/// nothing reads from the socket.
+struct Link {
+    /// `None` after the connection has ended.
+    connection: Option<Connection<Stream, <Tls as MakeTlsConnect<Stream>>::Stream>>,
     /// The server has reported that a write may not be on its standbys.
-    warned: Arc<AtomicBool>,
+    warned: bool,
 }
 
 impl Session for PgSession {
@@ -89,21 +101,13 @@ impl Session for PgSession {
         let connector = connector.map_err(|error| unreachable(host, error))?;
         let settings = settings(config, place).await?;
         let opened = settings.connect_raw(stream, connector).await;
-        let (client, mut connection) = opened.map_err(|error| refused_login(&error, config))?;
-        let warned = Arc::new(AtomicBool::new(false));
-        let has_warned = warned.clone();
-        // Moves bytes until the connection ends, and notes warnings about commits: each comes before the answer to its statement.
-        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                if let AsyncMessage::Notice(notice) = message
-                    && is_of_commit(&notice)
-                {
-                    has_warned.store(true, Ordering::Relaxed);
-                }
-            }
-        }));
+        let (client, connection) = opened.map_err(|error| refused_login(&error, config))?;
+        let mut link = Link {
+            connection: Some(connection),
+            warned: false,
+        };
         let greeting = GREETING.replace("{clock}", &config.server_clock);
-        let answer = client.query_typed_one(&greeting, &[]).await;
+        let answer = link.drive(client.query_typed_one(&greeting, &[])).await;
         let answer = answer.map_err(|error| refused_login(&error, config))?;
         if answer.try_get::<_, bool>("read_only").unwrap_or(true) {
             let why = "each is a standby, or the role may only read; name the primary server, or see the role's \
@@ -116,14 +120,15 @@ impl Session for PgSession {
             server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
             clock: config.clock.clone(),
             is_pooled: seen != Some(peer.1.into()),
-            prepared: HashMap::new(),
-            warned,
+            prepared: Prepared::new(),
             client,
-            _driver: driver,
+            link,
         })
     }
 
-    fn is_closed(&self) -> bool {
+    fn is_closed(&mut self) -> bool {
+        // No waker stays behind: it would be that of a caller which has its reply.
+        self.link.advance(&mut Context::from_waker(Waker::noop()));
         self.client.is_closed()
     }
 
@@ -136,49 +141,87 @@ impl Session for PgSession {
     }
 
     async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
-        let answer = self.query(sql, params).await.map_err(|error| failure(&error))?;
-        match self.warned.swap(false, Ordering::Relaxed) {
+        let prepared = match self.is_pooled {
+            true => None,
+            false => Some(&mut self.prepared),
+        };
+        let answer = self.link.drive(query(&self.client, prepared, sql, params)).await;
+        let answer = answer.map_err(|error| failure(&error))?;
+        match mem::take(&mut self.link.warned) {
             true => Err(uncertain().into()),
             false => Ok(answer),
         }
     }
 
     async fn script(&mut self, script: &str) -> Result<(), Failure> {
-        let ran = self.client.batch_execute(script).await;
+        let ran = self.link.drive(self.client.batch_execute(script)).await;
         ran.map_err(|error| failure(&error))
     }
 }
 
-impl PgSession {
-    async fn query(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, tokio_postgres::Error> {
-        let stream = if self.is_pooled {
+impl Link {
+    /// Does what can be done without waiting. Notes warnings about commits: each comes before the answer to its statement.
+    fn advance(&mut self, context: &mut Context<'_>) {
+        while let Some(connection) = &mut self.connection
+            && let Poll::Ready(message) = connection.poll_message(context)
+        {
+            match message {
+                Some(Ok(AsyncMessage::Notice(notice))) => self.warned |= is_of_commit(&notice),
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => self.connection = None,
+            }
+        }
+    }
+
+    /// Runs work that waits for this connection only. So nothing else needs to wake it.
+    async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut poll_work = || work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        poll_fn(|context| {
+            if let Poll::Ready(done) = poll_work() {
+                return Poll::Ready(done);
+            }
+            self.advance(context);
+            poll_work()
+        })
+        .await
+    }
+}
+
+/// Runs a statement. `prepared`: those that the server knows; `None` if it must not prepare any.
+async fn query(
+    client: &Client,
+    prepared: Option<&mut Prepared>,
+    sql: &str,
+    params: &[Value<'_>],
+) -> Result<Answer, tokio_postgres::Error> {
+    let stream = match prepared {
+        None => {
             let typed = params.iter().map(|value| match value {
                 Value::Text(_) => (as_sql(value), Type::TEXT),
                 Value::Number(_) => (as_sql(value), Type::INT8),
             });
-            self.client.query_typed_raw(sql, typed).await?
-        } else {
-            let prepared = match self.prepared.get(sql) {
-                Some(prepared) => prepared.clone(),
-                None => {
-                    let prepared = self.client.prepare(sql).await?;
-                    self.prepared.insert(sql.to_owned(), prepared.clone());
-                    prepared
-                }
-            };
-            self.client
-                .query_raw(&prepared, params.iter().map(as_sql))
-                .await?
-        };
-        let mut stream = pin!(stream);
-        let mut rows = Vec::new();
-        while let Some(row) = stream.as_mut().try_next().await? {
-            let cells = (0..row.len()).map(|index| cell(&row, index));
-            rows.push(Cells(cells.collect::<Result<Vec<_>, _>>()?.into_iter()));
+            client.query_typed_raw(sql, typed).await?
         }
-        let changed = stream.rows_affected().unwrap_or_default();
-        Ok(Answer { rows, changed })
+        Some(prepared) => {
+            let known = prepared.iter().position(|(text, _)| text == sql);
+            let index = known.unwrap_or(prepared.len());
+            if known.is_none() {
+                prepared.push((sql.to_owned(), client.prepare(sql).await?));
+            }
+            client
+                .query_raw(&prepared[index].1, params.iter().map(as_sql))
+                .await?
+        }
+    };
+    let mut stream = pin!(stream);
+    let mut rows = Vec::new();
+    while let Some(row) = stream.as_mut().try_next().await? {
+        let cells = (0..row.len()).map(|index| cell(&row, index));
+        rows.push(Cells(cells.collect::<Result<Vec<_>, _>>()?.into_iter()));
     }
+    let changed = stream.rows_affected().unwrap_or_default();
+    Ok(Answer { rows, changed })
 }
 
 fn as_sql<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {

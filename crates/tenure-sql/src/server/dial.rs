@@ -27,7 +27,7 @@ pub(crate) trait Session: Sized + Send + 'static {
     ) -> impl Future<Output = Result<Self, BackendError>> + Send;
 
     /// Returns whether the server or the network has closed the connection, as far as is known without a request.
-    fn is_closed(&self) -> bool;
+    fn is_closed(&mut self) -> bool;
 
     /// A lower bound of the server's clock, from the replies on this connection.
     fn clock(&self) -> &ServerClock;

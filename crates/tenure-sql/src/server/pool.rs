@@ -95,7 +95,7 @@ impl<S: Session> Pool<S> {
             if self.closed.load(Ordering::Relaxed) {
                 return Err(BackendError::closed());
             }
-            let Some((session, _)) = self.idle.lock().pop() else {
+            let Some((mut session, _)) = self.idle.lock().pop() else {
                 break;
             };
             if !session.is_closed() {
