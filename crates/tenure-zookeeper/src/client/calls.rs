@@ -228,7 +228,7 @@ impl Client {
             false => Effect::Unknown,
         };
         let reply = self.ask(opcode::MULTI, multi(ops), effect, None).await?;
-        reply.read(|reader| outcome(reply.zxid, reader))
+        reply.read(|reader| outcome(ops, reply.zxid, reader))
     }
 
     /// Ends the session. ZooKeeper deletes its ephemeral nodes. All clones of this client fail from now on.

@@ -245,6 +245,17 @@ impl Op {
 }
 
 impl Done {
+    /// Whether this is the result of an operation of this kind.
+    fn answers(&self, op: &Op) -> bool {
+        matches!(
+            (self, op),
+            (Done::Checked, Op::Check(..))
+                | (Done::Created(_), Op::Create(..))
+                | (Done::Deleted, Op::Delete(..))
+                | (Done::Set(_), Op::SetData(..))
+        )
+    }
+
     /// Reads the result of an operation with this number.
     pub(super) fn read(opcode: i32, reader: &mut Reader<'_>) -> Read<Self> {
         Ok(match opcode {
@@ -299,7 +310,9 @@ pub(super) fn children(reader: &mut Reader<'_>) -> Read<(Vec<String>, Stat)> {
 
 /// Reads the results of a transaction. The header of its reply has no error even if the transaction failed: the results
 /// then are errors, with the number 0 for the operations before the first one that failed.
-pub(super) fn outcome(zxid: i64, reader: &mut Reader<'_>) -> Read<Outcome> {
+///
+/// Each operation must have its own result: a reply without one, or with that of another operation, is no answer.
+pub(super) fn outcome(ops: &[Op], zxid: i64, reader: &mut Reader<'_>) -> Read<Outcome> {
     let (mut results, mut codes) = (Vec::new(), Vec::new());
     loop {
         let (kind, is_end, _) = (reader.int()?, reader.bool()?, reader.int()?);
@@ -309,14 +322,14 @@ pub(super) fn outcome(zxid: i64, reader: &mut Reader<'_>) -> Read<Outcome> {
             kind => results.push(Done::read(kind, reader)?),
         }
     }
+    let are_answers = || results.iter().zip(ops).all(|(result, op)| result.answers(op));
     match codes.iter().position(|code| code.0 != 0) {
-        Some(index) => Ok(Outcome::Refused {
+        Some(index) if index < ops.len() => Ok(Outcome::Refused {
             index,
             code: codes[index],
         }),
-        None if codes.is_empty() => Ok(Outcome::Done { zxid, results }),
-        // Errors of number 0 alone say nothing.
-        None => Err(Malformed),
+        None if results.len() == ops.len() && are_answers() => Ok(Outcome::Done { zxid, results }),
+        _ => Err(Malformed),
     }
 }
 

@@ -43,9 +43,17 @@ fn failed(codes: &[i32]) -> Vec<u8> {
     end(writer)
 }
 
-/// The outcome in a body of the change 7.
-fn transaction(body: &[u8]) -> Read<Outcome> {
-    outcome(7, &mut Reader(body))
+/// The outcome of operations in a body of the change 7.
+fn transaction(ops: &[Op], body: &[u8]) -> Read<Outcome> {
+    outcome(ops, 7, &mut Reader(body))
+}
+
+fn delete() -> Op {
+    Op::Delete("/a".to_owned(), None)
+}
+
+fn create() -> Op {
+    Op::Create("/a".to_owned(), Vec::new(), Mode::Ephemeral, Acl::Open)
 }
 
 #[test]
@@ -55,9 +63,32 @@ fn a_failed_transaction_names_its_first_failure() {
         (&[0, 0, -103, -2, -2], 2, Code::BAD_VERSION),
     ] {
         let refused = Outcome::Refused { index, code };
-        assert_eq!(transaction(&failed(codes)), Ok(refused));
+        assert_eq!(
+            transaction(&vec![delete(); codes.len()], &failed(codes)),
+            Ok(refused)
+        );
     }
-    assert_eq!(transaction(&failed(&[0])), Err(Malformed));
+    // Errors of number 0 alone say nothing.
+    assert_eq!(transaction(&[delete()], &failed(&[0])), Err(Malformed));
+}
+
+#[test]
+fn a_transaction_without_a_result_for_each_operation_is_malformed() {
+    let deleted = || result(Writer::default(), opcode::DELETE);
+    let two = [delete(), create()];
+    for body in [
+        end(Writer::default()),
+        end(deleted()),
+        end(result(deleted(), opcode::DELETE)),
+        end(result(deleted(), opcode::CHECK)),
+        end(result(
+            result(deleted(), opcode::CREATE).text("/a"),
+            opcode::DELETE,
+        )),
+        failed(&[0, 0, -101]),
+    ] {
+        assert_eq!(transaction(&two, &body), Err(Malformed), "{body:?}");
+    }
 }
 
 #[test]
@@ -73,9 +104,19 @@ fn a_transaction_may_return_the_states_of_new_nodes() {
         Done::Deleted,
         Done::Checked,
     ];
-    assert_eq!(transaction(&end(checked)), Ok(Outcome::Done { zxid: 7, results }));
+    let ops = [
+        create(),
+        create(),
+        Op::SetData("/a".to_owned(), Vec::new(), None),
+        delete(),
+        Op::Check("/a".to_owned(), None),
+    ];
+    assert_eq!(
+        transaction(&ops, &end(checked)),
+        Ok(Outcome::Done { zxid: 7, results })
+    );
     let unknown = end(result(Writer::default(), 99));
-    assert_eq!(transaction(&unknown), Err(Malformed));
+    assert_eq!(transaction(&[delete()], &unknown), Err(Malformed));
 }
 
 #[test]
@@ -125,7 +166,7 @@ fn decode(message: &[u8]) {
     let reader = || Reader(body);
     let _ = (event(body), Stat::read(&mut reader()));
     let _ = (reader().text(), data(&mut reader()));
-    let _ = outcome(header.zxid, &mut reader());
+    let _ = outcome(&[delete(), create()], header.zxid, &mut reader());
     if let Ok((children, _)) = children(&mut reader()) {
         assert!(children.len() <= body.len() / 4);
     }
