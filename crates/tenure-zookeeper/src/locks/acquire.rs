@@ -112,7 +112,7 @@ impl Locks {
     }
 
     /// Records the nodes of a claim.
-    fn put(&self, claim: &Claim, spot: Spot, nodes: Nodes) -> Placed {
+    pub(super) fn put(&self, claim: &Claim, spot: Spot, nodes: Nodes) -> Placed {
         let placed = Placed {
             nodes,
             value: self.value(claim),

@@ -178,3 +178,45 @@ impl Locks {
 pub(super) fn is_changed(code: Code) -> bool {
     matches!(code, Code::NO_NODE | Code::BAD_VERSION)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_backend::{Claim, ClaimRef, ClientId, Instant, LockKey};
+    use tenure_endpoint::StoreUrl;
+    use tenure_servers::{ZooKeeper, needs};
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A renewal may be answered while another call reads the changed node of the claim.
+    #[tokio::test]
+    async fn a_claim_that_is_adopted_keeps_its_renewed_end() {
+        if !needs("zookeeper", "zookeeper") {
+            return;
+        }
+        let server = ZooKeeper::start(Duration::from_millis(500)).expect("it starts");
+        let url = StoreUrl::parse(&server.url()).expect("a URL");
+        let locks = Arc::new(Locks::new(Config::from_url(&url).expect("settings")));
+        let at = ClaimRef {
+            key: LockKey::new("k").expect("a name"),
+            id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+        };
+        let claim = Claim::of(at, Duration::from_secs(10));
+        let (id, _turn) = (claim.at.id, locks.table.turn(&claim.at).await);
+        let spot = locks.reserve(&claim).await.expect("a session");
+        let nodes = |version| Nodes {
+            paths: vec!["/k/node".to_owned()],
+            czxid: 7,
+            version,
+            proved_at: Instant::ORIGIN,
+        };
+        let before = locks.put(&claim, spot, nodes(0));
+        let renewed = before.ends + Duration::from_secs(1);
+        assert!(locks.table.update(id, 7, |placed| placed.ends = renewed));
+        locks.adopt(id, &before, nodes(1), before.value.clone());
+        let after = locks.table.placed(id).expect("it has a node");
+        assert_eq!((after.nodes.version, after.ends), (1, renewed));
+    }
+}

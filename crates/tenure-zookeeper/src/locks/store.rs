@@ -50,7 +50,16 @@ impl ZookeeperStore {
     /// `Invalid` for certificates that cannot be used, `Unavailable` if no server answers, `Denied` if ZooKeeper refuses the
     /// user, the password or to create the node of the sessions.
     pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
-        let locks = Arc::new(Locks {
+        let locks = Arc::new(Locks::new(config));
+        locks.any_session().await?;
+        Ok(tenure_contenders::open(locks))
+    }
+}
+
+impl Locks {
+    /// Connects when a session is asked for.
+    pub(super) fn new(config: Config) -> Self {
+        Locks {
             profile: profile(&config),
             names: Names::new(config.path(), config.layout),
             sessions: Sessions::default(),
@@ -59,8 +68,6 @@ impl ZookeeperStore {
             hints: Hints::default(),
             clock: Arc::new(SystemClock),
             config,
-        });
-        locks.any_session().await?;
-        Ok(tenure_contenders::open(locks))
+        }
     }
 }
