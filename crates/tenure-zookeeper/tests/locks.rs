@@ -520,43 +520,6 @@ async fn a_session_that_is_opened_holds_up_no_other_acquire() {
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-/// Creates a node that only another user may read or change.
-async fn forbidden(case: &Case, name: &str, mode: NodeMode) -> Client {
-    let address = case.server.lock().address();
-    let url = StoreUrl::parse(&format!("zookeeper://ada:s3cr3t@{address}"));
-    let config = Config::from_url(&url.expect("a URL")).expect("settings");
-    let ada = Client::connect(config, SOON).await.expect("a session");
-    let created = ada.create(&case.path(name), b"", mode, Acl::Creator).await;
-    created.expect("a node");
-    ada
-}
-
-/// Without a session node, its session could not be kept alive.
-#[tokio::test]
-async fn a_claim_is_not_granted_without_a_session_node() {
-    let case = shared().await;
-    let raw = case.raw().await;
-    forbidden(&case, "%tenure", NodeMode::Persistent).await;
-    let fixture = Fixture::new(case.clone()).await;
-    let client = fixture.client().await;
-    let claim = client.claim(&key("k"), Mode::Exclusive);
-    let refused = client.try_acquire(&claim).await.expect_err("no session node");
-    assert_eq!(refused.fault(), Fault::Denied, "{refused}");
-    client.withdraw(&claim).await;
-    assert_eq!(children(&raw, &case.path("k")).await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_listing_leaves_out_what_its_user_must_not_read() {
-    let case = shared().await;
-    let fixture = Fixture::new(case.clone()).await;
-    let client = fixture.client().await;
-    client.holds(&key("k"), Mode::Exclusive).await;
-    let _ada = forbidden(&case, "secret", NodeMode::Ephemeral).await;
-    let listed = client.list("", 10).await;
-    assert_eq!(listed.len(), 1, "{listed:?}");
-}
-
 #[tokio::test]
 async fn the_examination_compares_the_servers_tick() {
     let case = shared().await;
