@@ -10,7 +10,9 @@ use tenure_backend::{
     AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
     LockKey, Mode, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
 };
-use tenure_etcd::client::{Client, GRANT, LeaseGrantRequest, PUT, PutRequest};
+use tenure_etcd::client::{
+    Client, DELETE_RANGE, DeleteRangeRequest, GRANT, LeaseGrantRequest, PUT, PutRequest, RANGE, RangeRequest,
+};
 use tenure_etcd::{Config, EtcdStore, StoreUrl};
 use tenure_servers::{Data, Proxy, Way};
 use tenure_testkit::suite::Fixture;
@@ -78,10 +80,14 @@ impl Remote {
     }
 }
 
+fn raw(case: &Case) -> Arc<Client> {
+    let url = StoreUrl::parse(&case.url()).expect("a URL");
+    Client::new(Config::from_url(&url).expect("settings")).expect("a client")
+}
+
 /// A contender as Go's client writes it.
 async fn foreign(case: &Case, name: &str) {
-    let url = StoreUrl::parse(&case.url()).expect("a URL");
-    let raw = Client::new(Config::from_url(&url).expect("settings")).expect("a client");
+    let raw = raw(case);
     let lease = raw.call(GRANT, LeaseGrantRequest { ttl: 60 }).await;
     let lease = lease.expect("a lease").id;
     let put = PutRequest {
@@ -207,6 +213,46 @@ async fn a_claim_whose_read_fails_keeps_no_place() {
     // One is that of the foreign contender.
     let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
     assert_eq!(leases.lines().next(), Some("found 2 leases"));
+}
+
+/// The request may still arrive and write the key, once the other one has left. So the claim must not try another lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_in_flight_waits_for_its_own_place() {
+    let case = shared().await;
+    let remote = Remote::open(&case, "?command_timeout=500ms").await;
+    remote.holds(&claim("held", 1, LEASE)).await;
+    let raw = raw(&case);
+    let held = RangeRequest::prefix(format!("{}/held/", case.prefix));
+    let lease = raw.call(RANGE, held).await.expect("a reply").kvs[0].lease;
+    remote.proxy.swallow(Way::ToServer);
+    let unanswered = claim("k", 2, LEASE);
+    let lost = remote.acquire(&unanswered).await.expect_err("no reply comes");
+    assert_eq!(lost.effect(), Effect::Unknown, "{lost}");
+    remote.proxy.heal();
+    remote.reconnect().await;
+    let key: Vec<u8> = format!("{}/k/{lease:x}", case.prefix).into();
+    let by_hand = PutRequest {
+        key: key.clone(),
+        value: b"by hand".into(),
+        lease,
+        ..PutRequest::default()
+    };
+    raw.call(PUT, by_hand).await.expect("it is written");
+    let busy = remote
+        .acquire(&unanswered)
+        .await
+        .expect_err("its place is in use");
+    assert_eq!(
+        (busy.fault(), busy.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{busy}"
+    );
+    raw.call(DELETE_RANGE, DeleteRangeRequest { key: key.clone() })
+        .await
+        .expect("it is deleted");
+    remote.holds(&unanswered).await;
+    let placed = raw.call(RANGE, RangeRequest::key(key)).await.expect("a reply");
+    assert_eq!(placed.kvs.len(), 1);
 }
 
 /// etcd still has the lease, because only the answers to its keep-alives were lost.
