@@ -109,17 +109,19 @@ async fn a_silent_server_is_left() {
         Proxy::start(server.address()).await.expect("a proxy"),
         Proxy::start(server.address()).await.expect("a proxy"),
     ];
-    let url = format!("zookeeper://{},{}", silent.address(), other.address());
-    let client = Client::connect(config(&url), Duration::from_secs(3))
-        .await
-        .expect("a session");
+    let hosts = format!("{},{}", silent.address(), other.address());
+    let client = client(&format!("zookeeper://{hosts}?connect_timeout=10s")).await;
     let before = client.info().borrow().clone();
     silent.swallow(Way::ToClient);
     silent.swallow(Way::ToServer);
-    let mut info = client.info();
-    let moved = soon(info.wait_for(|info| info.server != before.server)).await;
+    let (mut info, started) = (client.info(), Instant::now());
+    let moves = soon(info.wait_for(|info| info.server != before.server));
+    // Without the request, the client notices the silence at its next ping.
+    let (_, moved) = tokio::join!(client.exists("/"), moves);
     let moved = moved.expect("a state").clone();
     assert_eq!((moved.id, moved.state), (before.id, State::Connected));
+    // Another attempt at the silent server would take its share of the time limit, 5 s.
+    assert!(started.elapsed() < SESSION / 2, "{:?}", started.elapsed());
 }
 
 #[tokio::test]
