@@ -83,7 +83,7 @@ impl<S: LeaseSession> Backend for LeaseRows<S> {
 
     fn invalidations(self: Arc<Self>, _: ClientId) -> Option<Invalidations> {
         // A new receiver reports the present connection as a change, too.
-        let mut replaced = self.pool.replacements();
+        let mut replaced = self.pool.replaced.subscribe();
         replaced.mark_changed();
         let next = async |mut replaced: watch::Receiver<()>| {
             let changed = replaced.changed().await;

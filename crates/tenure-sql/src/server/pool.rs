@@ -20,16 +20,15 @@ pub(crate) struct Pool<S: Session> {
     tls: S::Tls,
     /// Index of the place that answered last.
     first: AtomicUsize,
-    /// One permit for each connection that may be open.
+    /// One permit for each connection that may be open. Closed with the store.
     permits: Semaphore,
     /// Connections at rest. The one that was used last is at the end, and is used next.
     idle: Mutex<Vec<(S, Instant)>>,
     /// Something is held, so one connection stays open.
     keeps_one: AtomicBool,
     closes_idle: AtomicBool,
-    closed: AtomicBool,
-    /// Changes when a connection is opened after another has failed.
-    replaced: watch::Sender<()>,
+    /// Changes when a connection is opened after another has failed: the server behind it may lack locks that were held.
+    pub(crate) replaced: watch::Sender<()>,
     failed: AtomicBool,
 }
 
@@ -44,15 +43,9 @@ impl<S: Session> Pool<S> {
             idle: Mutex::default(),
             keeps_one: AtomicBool::new(false),
             closes_idle: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
             replaced: watch::Sender::new(()),
             failed: AtomicBool::new(false),
         }))
-    }
-
-    /// Changes when a connection was replaced: the server behind the new one may lack locks that were held.
-    pub(crate) fn replacements(&self) -> watch::Receiver<()> {
-        self.replaced.subscribe()
     }
 
     /// Sets whether one connection stays open, because something is held.
@@ -72,7 +65,8 @@ impl<S: Session> Pool<S> {
         self: &Arc<Self>,
         work: impl AsyncFnOnce(&mut S) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let _permit = self.permits.acquire().await;
+        let permit = self.permits.acquire().await;
+        let _permit = permit.map_err(|_| BackendError::closed())?;
         let mut session = self.session().await?;
         let limit = self.config.command_timeout;
         let worked = timeout(limit, work(&mut session)).await;
@@ -92,9 +86,6 @@ impl<S: Session> Pool<S> {
 
     async fn session(&self) -> Result<S, BackendError> {
         loop {
-            if self.closed.load(Ordering::Relaxed) {
-                return Err(BackendError::closed());
-            }
             let Some((mut session, _)) = self.idle.lock().pop() else {
                 break;
             };
@@ -113,7 +104,7 @@ impl<S: Session> Pool<S> {
     }
 
     fn rest(self: &Arc<Self>, session: S) {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.permits.is_closed() {
             return;
         }
         self.idle.lock().push((session, Instant::now()));
@@ -124,7 +115,7 @@ impl<S: Session> Pool<S> {
 
     /// Closes all connections at rest. Those in use are closed when their statement ends.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.permits.close();
         self.idle.lock().clear();
     }
 }
