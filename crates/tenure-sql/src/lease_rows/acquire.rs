@@ -51,13 +51,14 @@ impl<S: LeaseSession> LeaseRows<S> {
 
     /// Asks for the row of a claim.
     async fn place(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
-        let tokens = self.tokens(claim);
-        let id = claim.at.id.to_string();
+        let has_tokens = self.pool.config.layout.has_tokens();
+        let tokens = has_tokens.then(|| self.profile.limits.grants(claim.grants).get());
         let text = holder::write(claim, tokens, self.widths.holder);
+        let id = text.split(' ').next().unwrap_or_default();
         let lease = self.profile.limits.lease(claim.lease);
         let values = Values {
             key: claim.at.key.as_str(),
-            id: &id,
+            id,
             holder: &text,
             tokens: tokens.unwrap_or_default().into(),
             lease: micros(lease),

@@ -25,10 +25,7 @@ impl<S: LeaseSession> LeaseRows<S> {
                 values.prefix = prefix;
                 values.after = after.as_ref().map_or("", Cursor::as_str);
                 values.limit = i64::from(limit.get()) + 1;
-                (
-                    &self.statements.list,
-                    usize::try_from(limit.get()).unwrap_or(usize::MAX),
-                )
+                (&self.statements.list, limit.get() as usize)
             }
         };
         let found = self.run(statement, &values).await?;

@@ -99,10 +99,10 @@ impl<S: LeaseSession> LeaseRows<S> {
         by: Option<&str>,
         cooldown: Duration,
     ) -> Result<Option<HolderId>, BackendError> {
-        let (key, only) = match target {
-            ReleaseTarget::Claim(claim) => (&claim.key, Some(HolderId::Claim(claim.id))),
-            ReleaseTarget::Foreign { key, id } => (key, Some(HolderId::Foreign(id.clone()))),
-            ReleaseTarget::All(key) => (key, None),
+        let key = target.key();
+        let is_target = |holder: &HolderId| match target {
+            ReleaseTarget::All(_) => true,
+            target => holder.clone().on(key.clone()) == *target,
         };
         let cooldown = cooldown.max(MIN_COOLDOWN);
         let look = Values {
@@ -110,13 +110,10 @@ impl<S: LeaseSession> LeaseRows<S> {
             ..Values::default()
         };
         loop {
-            let Some((row, is)) = self.held(self.run(&self.statements.look, &look).await?.rows().next())
-            else {
+            let row = self.run(&self.statements.look, &look).await?.rows().next();
+            let Some((row, is)) = self.held(row).filter(|(_, is)| is_target(&is.id)) else {
                 return Ok(None);
             };
-            if only.as_ref().is_some_and(|only| is.id != *only) {
-                return Ok(None);
-            }
             let holder = holder::write_evicted(&is.id, by, self.widths.holder);
             let seen = row.token.unwrap_or_default();
             let values = Values {

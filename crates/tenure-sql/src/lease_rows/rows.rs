@@ -57,12 +57,6 @@ impl<S: LeaseSession> LeaseRows<S> {
         Ok(())
     }
 
-    /// Number of tokens that a claim reserves; `None` on a layout without tokens.
-    pub(super) fn tokens(&self, claim: &Claim) -> Option<u32> {
-        let has_tokens = self.pool.config.layout.has_tokens();
-        has_tokens.then(|| self.profile.limits.grants(claim.grants).get())
-    }
-
     /// Notes that this client no longer has the claim.
     pub(super) fn ended(&self, claim: &ClaimRef) {
         self.pool.keep_one(self.claims.end(claim.id, self.now()));
