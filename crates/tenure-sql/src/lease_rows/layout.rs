@@ -85,10 +85,6 @@ impl Layout {
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        self.form().name
-    }
-
     /// Whether a release writes a token into the row.
     pub(crate) fn has_tokens(self) -> bool {
         self == Layout::Version

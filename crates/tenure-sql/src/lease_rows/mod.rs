@@ -6,29 +6,16 @@
 //! after that. A statement that takes a row also carries the time after which it must have no effect (B4).
 
 mod acquire;
-mod holder;
+pub(crate) mod holder;
 mod inspect;
-mod layout;
+pub(crate) mod layout;
 mod own_claims;
 mod profile;
 mod release;
 mod renew;
-mod reply;
+pub(crate) mod reply;
 mod rows;
-mod session;
-mod statement;
-mod store;
-mod table;
-
-#[cfg(feature = "mysql")]
-pub(crate) use holder::LONGEST_ID;
-pub(crate) use layout::Layout;
-#[cfg(feature = "mysql")]
-pub(crate) use reply::Seen;
-pub(crate) use reply::{Taken, seen};
-pub(crate) use session::LeaseSession;
-pub(crate) use statement::{Dialect, Statements, Values};
-pub(crate) use store::{create, open};
-pub(crate) use table::{Column, Kinds, Widths, check_table, schema};
-#[cfg(feature = "mysql")]
-pub(crate) use table::{Complaint, Cure};
+pub(crate) mod session;
+pub(crate) mod statement;
+pub(crate) mod store;
+pub(crate) mod table;

@@ -8,7 +8,7 @@ use tenure_backend::{
 };
 
 use super::layout::Layout;
-use crate::server::{Config, Database};
+use crate::server::config::{Config, Database};
 
 /// A year. The columns could hold later times, but no work lasts that long.
 const MAX_LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -19,9 +19,6 @@ const HAZARDS: &[Hazard] = &[Hazard::DataLoss, Hazard::ClockSet, Hazard::Failove
 pub(crate) fn profile(config: &Config) -> Profile {
     let mut limits = Limits::new(Duration::from_millis(1), MAX_LEASE);
     limits.max_batch = NonZeroU32::new(100).unwrap_or(NonZeroU32::MIN);
-    if config.layout.has_tokens() {
-        limits.max_grants = NonZeroU32::new(1024).unwrap_or(NonZeroU32::MIN);
-    }
     if config.layout == Layout::ShedLock {
         // Its times have milliseconds. They are rounded up, by some settings of MySQL twice.
         limits.expiry_slack = match config.database {
@@ -31,7 +28,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
     }
     let store = config.database.names().scheme;
     let liveness = Liveness::Lease(LeaseClock::ServerWall);
-    let mut profile = Profile::new(store, config.layout.name(), liveness, HAZARDS, limits);
+    let mut profile = Profile::new(store, config.layout.form().name, liveness, HAZARDS, limits);
     profile.reach = Reach::Network;
     profile.mutex = Order::Unfair;
     profile.server_death = match config.places.len() {
@@ -41,6 +38,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
     if config.layout.has_tokens() {
         profile.fencing = Fencing::Durable;
         profile.raises_tokens = true;
+        profile.limits.max_grants = NonZeroU32::new(1024).unwrap_or(NonZeroU32::MIN);
     }
     profile.inspection = Inspection::ALL;
     profile.inspection.queue = false;

@@ -6,15 +6,11 @@ use super::reply::Taken;
 use super::statement::{Dialect, Statements, Values};
 use super::table::Widths;
 use crate::server::Config;
-use crate::server::dial::Session;
 use crate::server::error::Failure;
-use crate::server::findings::{Check, Facts};
+use crate::server::findings::Examined;
 
 /// A connection that runs the statements of lease rows.
-pub(crate) trait LeaseSession: Session {
-    /// Settings of the server that weaken the locks.
-    const CHECKS: &'static [Check];
-
+pub(crate) trait LeaseSession: Examined {
     /// How the server wants to have the table and the statements of the layout.
     fn dialect(config: &Config) -> Dialect;
 
@@ -27,7 +23,4 @@ pub(crate) trait LeaseSession: Session {
         statements: &Statements,
         values: &Values<'_>,
     ) -> impl Future<Output = Result<Taken, Failure>> + Send;
-
-    /// What the checks look at.
-    fn facts(&mut self, config: &Config) -> impl Future<Output = Result<Facts, Failure>> + Send;
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::layout::Layout;
 use super::reply::{Outcome, seen};
+use crate::server::Config;
 use crate::server::dial::Session;
 use crate::server::error::Failure;
 use crate::server::template::fill;
@@ -99,25 +100,29 @@ pub(crate) struct Dialect {
 }
 
 impl Dialect {
-    /// Adds the columns that all layouts have to the texts. Of two texts with one name, the later one counts.
+    /// Collects the texts. `of_all`: a file of texts for all layouts. `of_each`: those of each, as [`Layout::ALL`] is ordered.
+    /// `others`: what only this kind of database has. Of two texts with one name, the later one counts.
     pub(crate) fn new<const N: usize>(
-        layout: Layout,
+        config: &Config,
         numbered: Option<fn(usize, Value<'_>) -> String>,
-        files: [&'static str; 2],
-        of_config: [(&'static str, String); N],
+        of_all: &'static str,
+        of_each: [&'static str; Layout::ALL.len()],
+        others: [(&'static str, String); N],
     ) -> Dialect {
-        let form = layout.form();
-        let columns = [
-            ("key", form.key),
-            ("holder", form.holder),
-            ("ends", form.ends),
-            ("changed", form.changed),
+        let form = config.layout.form();
+        let common = [
+            ("key", form.key.to_owned()),
+            ("holder", form.holder.to_owned()),
+            ("ends", form.ends.to_owned()),
+            ("changed", form.changed.to_owned()),
+            ("table", config.table_name()),
+            ("clock", config.server_clock.clone()),
+            ("idle", config.sweep_after.as_micros().to_string()),
         ];
-        let columns = columns.map(|(name, column)| (name, column.to_owned()));
-        let of_files = files.into_iter().flat_map(read);
+        let files = read(of_all).chain(read(of_each[config.layout as usize]));
         Dialect {
             numbered,
-            texts: columns.into_iter().chain(of_files).chain(of_config).collect(),
+            texts: common.into_iter().chain(files).chain(others).collect(),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn schema(layout: Layout, dialect: &Dialect) -> String {
         Layout::Unique => ", DELETE",
         Layout::Version | Layout::ShedLock => "",
     };
-    let (name, version) = (layout.name(), Layout::VERSION);
+    let (name, version) = (layout.form().name, Layout::VERSION);
     dialect.expand(&format!(
         "-- Layout `{name}`, version {version}. A {{user}} that locks needs: GRANT SELECT, INSERT, UPDATE{delete} ON {{table}} TO {{user}};\n\
          CREATE TABLE IF NOT EXISTS {{table}} (\n{}\n) {{with}} 'Tenure: layout {name}, version {version}';\n",
@@ -107,7 +107,7 @@ pub(crate) fn check_table(
     config: &Config,
     kinds: &Kinds,
     found: &[Column],
-    others: Option<String>,
+    others: &[&str],
     mend: impl FnOnce(&[Complaint]) -> String,
 ) -> Result<Widths, BackendError> {
     let table = config.table_name();
@@ -139,7 +139,7 @@ pub(crate) fn check_table(
     let what = complaints
         .iter()
         .map(|(column, _, words)| format!("the column `{column}` of `{table}` {words}"));
-    let what: Vec<String> = what.chain(others).collect();
+    let what: Vec<String> = what.chain(others.iter().map(ToString::to_string)).collect();
     if !what.is_empty() {
         return refused(format!("{}. {}", what.join("; "), mend(&complaints)));
     }

@@ -5,7 +5,7 @@ use std::io;
 use mysql_async::{DriverError, Error, IoError, ServerError};
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::server::Place;
+use crate::server::config::Place;
 use crate::server::error::{Failure, Refusal, connection_broke, no_tls, offers_no_tls, unreachable};
 
 /// Another session is at the row: a wait that was too long or not allowed.

@@ -5,10 +5,10 @@ use mysql_async::prelude::Queryable;
 
 use super::error::failure;
 use super::session::MySqlSession;
-use crate::lease_rows::LeaseSession;
+use crate::lease_rows::session::LeaseSession;
 use crate::server::Config;
 use crate::server::error::Failure;
-use crate::server::findings::{Check, Facts};
+use crate::server::findings::{Check, Examined, Facts};
 
 const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_format', 'group_replication_single_primary_mode',
     'innodb_flush_log_at_trx_commit', 'log_bin', 'max_connections', 'read_only', 'rpl_semi_sync_master_enabled',
@@ -30,7 +30,7 @@ const STATEMENTS: [&str; 10] = [
     "take", "insert", "look", "renew", "release", "clear", "evict", "settle", "list", "sweep",
 ];
 
-pub(super) const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 9] = [
     Check::danger(
         |server| server.number("innodb_flush_log_at_trx_commit") != 1,
         "the server does not write each transaction to stable storage (`innodb_flush_log_at_trx_commit` is not 1)",
@@ -94,30 +94,33 @@ fn waits_for_replicas(server: &Facts) -> bool {
     })
 }
 
-/// Asks the server for all facts.
-pub(super) async fn facts(session: &mut MySqlSession, config: &Config) -> Result<Facts, Failure> {
-    let mut facts = Facts::default();
-    for query in [SETTINGS, COUNTERS, TIMES] {
-        facts.ask(session, query).await?;
-    }
-    // Servers may come without this table.
-    let _ = facts.ask(session, REPLICAS).await;
-    if facts.number("seconds") != 0 {
-        facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
-    }
-    facts.add("connections", facts.number("threads_connected"));
-    facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
-    let dialect = MySqlSession::dialect(config);
-    // The server checks the user's permissions for each statement that it prepares.
-    for statement in STATEMENTS.iter().filter_map(|name| dialect.statement(name)) {
-        match session.conn.prep(&*statement.sql).await {
-            Err(Error::Server(refusal)) if [1044, 1142, 1143].contains(&refusal.code) => {
-                facts.add("refused", refusal.message);
-            }
-            prepared => drop(prepared.map_err(|error| failure(&error))?),
+impl Examined for MySqlSession {
+    const CHECKS: &'static [Check] = &CHECKS;
+
+    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
+        let mut facts = Facts::default();
+        for query in [SETTINGS, COUNTERS, TIMES] {
+            facts.ask(self, query).await?;
         }
+        // Servers may come without this table.
+        let _ = facts.ask(self, REPLICAS).await;
+        if facts.number("seconds") != 0 {
+            facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
+        }
+        facts.add("connections", facts.number("threads_connected"));
+        facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
+        let dialect = MySqlSession::dialect(config);
+        // The server checks the user's permissions for each statement that it prepares.
+        for statement in STATEMENTS.iter().filter_map(|name| dialect.statement(name)) {
+            match self.conn.prep(&*statement.sql).await {
+                Err(Error::Server(refusal)) if [1044, 1142, 1143].contains(&refusal.code) => {
+                    facts.add("refused", refusal.message);
+                }
+                prepared => drop(prepared.map_err(|error| failure(&error))?),
+            }
+        }
+        Ok(facts)
     }
-    Ok(facts)
 }
 
 #[cfg(test)]

@@ -4,16 +4,16 @@
 use mysql_async::Error;
 
 use super::error::{failure, unconfirmed};
-use super::examine;
 use super::session::MySqlSession;
-use crate::lease_rows::{
-    Column, Complaint, Cure, Dialect, Kinds, LONGEST_ID, Layout, LeaseSession, Seen, Statements, Taken,
-    Values, Widths, check_table, seen,
-};
+use crate::lease_rows::holder::LONGEST_ID;
+use crate::lease_rows::layout::Layout;
+use crate::lease_rows::reply::{Seen, Taken, seen};
+use crate::lease_rows::session::LeaseSession;
+use crate::lease_rows::statement::{Dialect, Statements, Values};
+use crate::lease_rows::table::{Column, Complaint, Cure, Kinds, Widths, check_table};
 use crate::server::Config;
 use crate::server::dial::Session;
 use crate::server::error::{Failure, unexpected_reply};
-use crate::server::findings::{Check, Facts};
 use crate::server::values::Value;
 
 /// The collations that tell all keys apart, also those that differ in case or in trailing blanks.
@@ -43,24 +43,19 @@ const ENGINE_AND_ZONES: &str = "SELECT
 const KEY_IS_NULL: u16 = 1048;
 
 impl LeaseSession for MySqlSession {
-    const CHECKS: &'static [Check] = &examine::CHECKS;
-
     fn dialect(config: &Config) -> Dialect {
-        let of_layout = match config.layout {
-            Layout::Unique => include_str!("sql/unique.sql"),
-            Layout::Version => include_str!("sql/version.sql"),
-            Layout::ShedLock => include_str!("sql/shedlock.sql"),
-        };
-        let of_config = [
+        let of_each = [
+            include_str!("sql/unique.sql"),
+            include_str!("sql/version.sql"),
+            include_str!("sql/shedlock.sql"),
+        ];
+        let others = [
             // Quoted because either name may be a reserved word, such as `lock`.
             ("table", format!("`{}`", config.table_name().replace('.', "`.`"))),
-            ("clock", config.server_clock.clone()),
-            ("idle", config.sweep_after.as_micros().to_string()),
             ("exact_on_mariadb", EXACT_ON_MARIADB.to_owned()),
             ("exact_on_mysql", EXACT_ON_MYSQL.to_owned()),
         ];
-        let files = [include_str!("sql/row.sql"), of_layout];
-        Dialect::new(config.layout, None, files, of_config)
+        Dialect::new(config, None, include_str!("sql/row.sql"), of_each, others)
     }
 
     async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
@@ -96,7 +91,6 @@ impl LeaseSession for MySqlSession {
              `time_zone` is another, so two could hold one lock",
         );
         let others: Vec<&str> = engine.into_iter().chain(zones).collect();
-        let others = (!others.is_empty()).then(|| others.join("; "));
         let mend = |complaints: &[Complaint]| {
             let changes = complaints
                 .iter()
@@ -108,7 +102,7 @@ impl LeaseSession for MySqlSession {
                 changes.join(", ")
             ))
         };
-        Ok(check_table(config, &kinds, &found, others, mend)?)
+        Ok(check_table(config, &kinds, &found, &others, mend)?)
     }
 
     async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
@@ -143,10 +137,6 @@ impl LeaseSession for MySqlSession {
             Some(row) if row.is_held && row.is_of(values.id) => Taken::Granted(row.token),
             row => Taken::refused(row.as_ref(), values.id, now >= values.until),
         })
-    }
-
-    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
-        examine::facts(self, config).await
     }
 }
 

@@ -2,8 +2,8 @@
 
 use mysql_async::{Conn, Error, OptsBuilder};
 
+use crate::server::config::{Config, Place};
 pub(super) use crate::server::tls::refuse as settings;
-use crate::server::{Config, Place};
 
 pub(super) type Tls = ();
 

@@ -9,10 +9,10 @@ use tenure_backend::{BackendError, Clock, ServerClock};
 
 use super::error::{failure, refused_login, still_clock, weak_sql_mode};
 use super::tls::{self, Tls};
+use crate::server::config::{Config, Place};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unexpected_reply};
 use crate::server::values::{Answer, Cells, Value};
-use crate::server::{Config, Place};
 
 /// The client reads no setting of the server that it is given here, which saves a request at each connect.
 const MAX_PACKET: usize = 4 * 1024 * 1024;

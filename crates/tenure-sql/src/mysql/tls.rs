@@ -7,8 +7,8 @@ use tenure_endpoint::{Verification, system_authorities};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{self, CertificateError};
 
+use crate::server::config::{Config, Place, TlsMode};
 use crate::server::tls::{client_config, unfit, verification};
-use crate::server::{Config, Place, TlsMode};
 
 /// Settings of TLS; `None` without TLS.
 pub(super) type Tls = Option<SslOpts>;

@@ -3,7 +3,7 @@
 use super::session::PgSession;
 use crate::server::Config;
 use crate::server::error::Failure;
-use crate::server::findings::{Check, Facts};
+use crate::server::findings::{Check, Examined, Facts};
 
 /// All that is asked of the server, as names and texts. The last column compares the time zone in January and July. A usual
 /// role sees the number of all sessions, but not those of others. A standby that is more than 16 MiB behind has lost
@@ -30,7 +30,7 @@ const FACTS: &str = "SELECT key, value FROM (SELECT current_setting('fsync') AS 
         - timezone('{zone}', date_trunc('year', now()) + interval '336 hours') <> interval '4368 hours' AS sets_clocks
     ) facts, jsonb_each_text(to_jsonb(facts)) WHERE value IS NOT NULL";
 
-pub(super) const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 11] = [
     Check::danger(
         |server| server.is_off("fsync") || server.is_off("full_page_writes"),
         "the server does not write to stable storage (`fsync` or `full_page_writes` is off)",
@@ -97,19 +97,22 @@ fn waits_for_standbys(server: &Facts) -> bool {
         && !["off", "local"].contains(&server.text("synchronous_commit"))
 }
 
-/// Asks the server for all facts.
-pub(super) async fn facts(session: &mut PgSession, config: &Config) -> Result<Facts, Failure> {
-    // An offset is the same all year.
-    let zone = match config.time_zone.starts_with(['+', '-']) {
-        true => "UTC",
-        false => &config.time_zone,
-    };
-    let mut facts = Facts::default();
-    let query = FACTS
-        .replace("{table}", &config.table_name())
-        .replace("{zone}", zone);
-    facts.ask(session, &query).await?;
-    facts.add("zone", zone);
-    facts.add("is_pooled", session.is_pooled);
-    Ok(facts)
+impl Examined for PgSession {
+    const CHECKS: &'static [Check] = &CHECKS;
+
+    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
+        // An offset is the same all year.
+        let zone = match config.time_zone.starts_with(['+', '-']) {
+            true => "UTC",
+            false => &config.time_zone,
+        };
+        let mut facts = Facts::default();
+        let query = FACTS
+            .replace("{table}", &config.table_name())
+            .replace("{zone}", zone);
+        facts.ask(self, &query).await?;
+        facts.add("zone", zone);
+        facts.add("is_pooled", self.prepared.is_none());
+        Ok(facts)
+    }
 }

@@ -1,15 +1,15 @@
 //! What the lock tables' driver asks of a connection: statements, a check of the table, and the row of a claim. The folder
 //! `sql` has the texts of the statements.
 
-use super::examine;
 use super::session::PgSession;
-use crate::lease_rows::{
-    Column, Dialect, Kinds, Layout, LeaseSession, Statements, Taken, Values, Widths, check_table, seen,
-};
+use crate::lease_rows::layout::Layout;
+use crate::lease_rows::reply::{Taken, seen};
+use crate::lease_rows::session::LeaseSession;
+use crate::lease_rows::statement::{Dialect, Statements, Values};
+use crate::lease_rows::table::{Column, Kinds, Widths, check_table};
 use crate::server::Config;
 use crate::server::dial::Session;
 use crate::server::error::{Failure, unexpected_reply};
-use crate::server::findings::{Check, Facts};
 use crate::server::values::Value;
 
 /// The columns of a table that statements without a schema find, too. The limit of a type is that of a text's length and 4
@@ -25,31 +25,23 @@ const COLUMNS: &str = "SELECT a.attname::text AS name, a.atttypid::regtype::text
     WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped";
 
 impl LeaseSession for PgSession {
-    const CHECKS: &'static [Check] = &examine::CHECKS;
-
     fn dialect(config: &Config) -> Dialect {
-        let of_layout = match config.layout {
-            Layout::Unique => include_str!("sql/unique.sql"),
-            Layout::Version => include_str!("sql/version.sql"),
-            Layout::ShedLock => include_str!("sql/shedlock.sql"),
-        };
         // A name that begins with a sign would be counted westwards, as POSIX does.
         let zone = match config.time_zone.starts_with(['+', '-']) {
             true => format!("interval '{}'", config.time_zone),
             false => format!("'{}'", config.time_zone),
         };
-        let of_config = [
-            ("table", config.table_name()),
-            ("clock", config.server_clock.clone()),
-            ("zone", zone),
-            ("idle", config.sweep_after.as_micros().to_string()),
-        ];
         let placeholder = |number, value: Value<'_>| match value {
             Value::Text(_) => format!("${number}::text"),
             Value::Number(_) => format!("${number}::bigint"),
         };
-        let files = [include_str!("sql/row.sql"), of_layout];
-        Dialect::new(config.layout, Some(placeholder), files, of_config)
+        let of_each = [
+            include_str!("sql/unique.sql"),
+            include_str!("sql/version.sql"),
+            include_str!("sql/shedlock.sql"),
+        ];
+        let of_all = include_str!("sql/row.sql");
+        Dialect::new(config, Some(placeholder), of_all, of_each, [("zone", zone)])
     }
 
     async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
@@ -68,7 +60,7 @@ impl LeaseSession for PgSession {
             exact: "C",
         };
         let mend = |_: &_| "Compare the table with what `tenure schema` prints".to_owned();
-        Ok(check_table(config, &kinds, &found, None, mend)?)
+        Ok(check_table(config, &kinds, &found, &[], mend)?)
     }
 
     async fn take(&mut self, statements: &Statements, values: &Values<'_>) -> Result<Taken, Failure> {
@@ -82,9 +74,5 @@ impl LeaseSession for PgSession {
             true => Taken::Granted(last),
             false => Taken::refused(before.as_ref(), values.id, now >= values.until),
         })
-    }
-
-    async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
-        examine::facts(self, config).await
     }
 }

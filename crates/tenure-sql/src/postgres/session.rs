@@ -17,10 +17,11 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Row};
 use tokio_util::either::Either;
 
 use super::error::{failure, is_of_commit, refused_login, uncertain};
+use crate::server::config::{Config, Place, TlsMode};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unreachable};
+use crate::server::tls;
 use crate::server::values::{Answer, Cells, Value};
-use crate::server::{Config, Place, TlsMode, tls};
 
 #[cfg(feature = "tls")]
 type Tls = tokio_postgres_rustls::MakeRustlsConnect;
@@ -42,7 +43,7 @@ type Peer = (&'static str, u16);
 
 /// The statements that the server knows, with their texts. There are few, of different lengths, so comparing them takes less
 /// time than hashing a text of a kilobyte.
-type Prepared = Vec<(String, tokio_postgres::Statement)>;
+pub(super) type Prepared = Vec<(String, tokio_postgres::Statement)>;
 
 /// A connection to a server that accepts writes.
 ///
@@ -53,9 +54,8 @@ pub(crate) struct PgSession {
     client: Client,
     server_clock: ServerClock,
     clock: Arc<dyn Clock>,
-    /// A pooler stands between, which may send each statement to another server process: nothing is prepared.
-    pub(super) is_pooled: bool,
-    prepared: Prepared,
+    /// `None` if a pooler stands between, which may send each statement to another server process: nothing is prepared.
+    pub(super) prepared: Option<Prepared>,
 }
 
 /// Moves bytes between the client and the socket.
@@ -119,8 +119,7 @@ impl Session for PgSession {
         Ok(Self {
             server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
             clock: config.clock.clone(),
-            is_pooled: seen != Some(peer.1.into()),
-            prepared: Prepared::new(),
+            prepared: (seen == Some(peer.1.into())).then(Prepared::new),
             client,
             link,
         })
@@ -141,11 +140,8 @@ impl Session for PgSession {
     }
 
     async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
-        let prepared = match self.is_pooled {
-            true => None,
-            false => Some(&mut self.prepared),
-        };
-        let answer = self.link.drive(query(&self.client, prepared, sql, params)).await;
+        let query = query(&self.client, self.prepared.as_mut(), sql, params);
+        let answer = self.link.drive(query).await;
         let answer = answer.map_err(|error| failure(&error))?;
         match mem::take(&mut self.link.warned) {
             true => Err(uncertain().into()),
@@ -177,12 +173,12 @@ impl Link {
     async fn drive<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut poll_work = || work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        poll_fn(|context| {
-            if let Poll::Ready(done) = poll_work() {
-                return Poll::Ready(done);
+        poll_fn(|context| match poll_work() {
+            Poll::Pending => {
+                self.advance(context);
+                poll_work()
             }
-            self.advance(context);
-            poll_work()
+            done => done,
         })
         .await
     }
@@ -196,22 +192,15 @@ async fn query(
     params: &[Value<'_>],
 ) -> Result<Answer, tokio_postgres::Error> {
     let stream = match prepared {
-        None => {
-            let typed = params.iter().map(|value| match value {
-                Value::Text(_) => (as_sql(value), Type::TEXT),
-                Value::Number(_) => (as_sql(value), Type::INT8),
-            });
-            client.query_typed_raw(sql, typed).await?
-        }
+        None => client.query_typed_raw(sql, params.iter().map(typed)).await?,
         Some(prepared) => {
             let known = prepared.iter().position(|(text, _)| text == sql);
             let index = known.unwrap_or(prepared.len());
             if known.is_none() {
                 prepared.push((sql.to_owned(), client.prepare(sql).await?));
             }
-            client
-                .query_raw(&prepared[index].1, params.iter().map(as_sql))
-                .await?
+            let values = params.iter().map(|value| typed(value).0);
+            client.query_raw(&prepared[index].1, values).await?
         }
     };
     let mut stream = pin!(stream);
@@ -224,10 +213,10 @@ async fn query(
     Ok(Answer { rows, changed })
 }
 
-fn as_sql<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
+fn typed<'a>(value: &'a Value<'_>) -> (&'a (dyn ToSql + Sync), Type) {
     match value {
-        Value::Text(text) => text,
-        Value::Number(number) => number,
+        Value::Text(text) => (text, Type::TEXT),
+        Value::Number(number) => (number, Type::INT8),
     }
 }
 

@@ -10,7 +10,7 @@ use tenure_backend::{BackendError, Clock, SystemClock};
 use tenure_endpoint::{Credentials, Host, Known, Login, Options, Secret, StoreUrl, Tls};
 
 use super::error::invalid;
-use crate::lease_rows::Layout;
+use crate::lease_rows::layout::Layout;
 
 /// Options that both kinds of database have.
 const COMMON: [Known; 15] = [
@@ -309,7 +309,7 @@ fn layout(options: &Options) -> Result<Layout, BackendError> {
     let named = options.one_of("layout");
     let layout = Layout::ALL
         .into_iter()
-        .find(|layout| Some(layout.name()) == named);
+        .find(|layout| Some(layout.form().name) == named);
     layout.ok_or_else(|| {
         invalid(
             "the URL names no layout: add `?layout=version` (a table of locks with fencing tokens), `?layout=unique` \

@@ -1,6 +1,7 @@
 //! What `tenure doctor` finds: facts about a server, and checks that look for weaknesses in them.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use tenure_backend::{Finding, Severity};
@@ -9,6 +10,15 @@ use super::config::{Config, Place, TlsMode};
 use super::dial::Session;
 use super::error::Failure;
 use super::template::fill;
+
+/// A connection whose server can be examined.
+pub(crate) trait Examined: Session {
+    /// Settings of the server that weaken the locks.
+    const CHECKS: &'static [Check];
+
+    /// What the checks look at.
+    fn facts(&mut self, config: &Config) -> impl Future<Output = Result<Facts, Failure>> + Send;
+}
 
 /// What is known of a server, by name. A kind of server that lacks a fact leaves it out.
 #[derive(Debug, Default)]
@@ -113,7 +123,7 @@ pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config) -> Vec<F
     facts.add("is_readable_by_others", is_readable);
     facts.add("does_without_tls", config.database.tls_option(TlsMode::Prefer));
     facts.add("verifies_tls", config.database.tls_option(TlsMode::VerifyFull));
-    facts.add("layout", config.layout.name());
+    facts.add("layout", config.layout.form().name);
     facts.add("table", config.table_name());
     [facts.find(checks), facts.find(&COMMON)].concat()
 }

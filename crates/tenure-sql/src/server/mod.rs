@@ -1,6 +1,6 @@
 #![doc = include_str!("docs.md")]
 
-mod config;
+pub(crate) mod config;
 pub(crate) mod dial;
 pub(crate) mod error;
 pub(crate) mod findings;
@@ -11,8 +11,5 @@ pub(crate) mod tls;
 pub(crate) mod values;
 
 pub use config::Config;
-#[cfg(any(feature = "postgres", feature = "tls"))]
-pub(crate) use config::TlsMode;
-pub(crate) use config::{Database, Place};
 pub use open::{create, open, schema};
 pub use tenure_endpoint::{Credentials, Secret, StoreUrl};

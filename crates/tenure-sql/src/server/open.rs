@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tenure_backend::{Backend, BackendError};
 
 use super::config::{Config, Database};
-use crate::lease_rows::{self, LeaseSession};
+use crate::lease_rows::session::LeaseSession;
+use crate::lease_rows::{store, table};
 #[cfg(feature = "mysql")]
 use crate::mysql::MySqlSession;
 #[cfg(feature = "postgres")]
@@ -37,9 +38,9 @@ use crate::postgres::PgSession;
 pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => lease_rows::open::<PgSession>(config).await,
+        Database::Postgres => store::open::<PgSession>(config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => lease_rows::open::<MySqlSession>(config).await,
+        Database::MySql => store::open::<MySqlSession>(config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -55,9 +56,9 @@ pub async fn open(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
 pub async fn create(config: Config) -> Result<(), BackendError> {
     match config.database {
         #[cfg(feature = "postgres")]
-        Database::Postgres => lease_rows::create::<PgSession>(config).await,
+        Database::Postgres => store::create::<PgSession>(config).await,
         #[cfg(feature = "mysql")]
-        Database::MySql => lease_rows::create::<MySqlSession>(config).await,
+        Database::MySql => store::create::<MySqlSession>(config).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => Err(left_out(other)),
     }
@@ -76,7 +77,7 @@ pub fn schema(config: &Config) -> Result<String, BackendError> {
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         other => return Err(left_out(other)),
     };
-    Ok(lease_rows::schema(config.layout, &dialect))
+    Ok(table::schema(config.layout, &dialect))
 }
 
 #[cfg(not(all(feature = "postgres", feature = "mysql")))]
