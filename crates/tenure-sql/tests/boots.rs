@@ -73,7 +73,7 @@ fn a_killed_holder_excludes_another_time_namespace() {
     assert_eq!(back.read_line(), "busy");
     change(
         &path,
-        "UPDATE claim SET expires_at = 1, forget_at = 1 WHERE ended = 0",
+        "UPDATE claim SET expires_at = 1, forget_at = 1 WHERE live = 1",
     );
     drop(back);
     let next = spawn_on(&path, "child_tries_to_lock");

@@ -310,7 +310,7 @@ async fn a_swept_end_can_be_recorded_again() {
         client.lock(&format!("other {n}")).await;
     }
     let file = connect(&path);
-    assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE ended = 1"), 0);
+    assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE live = 0"), 0);
     let again = Batch::from_iter([withdrawal(gone)]);
     store.clone().release(again).await;
     drop(store);

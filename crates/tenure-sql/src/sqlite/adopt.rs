@@ -124,7 +124,7 @@ mod tests {
 
     /// Inserts a row that was written at this time and ends `left` later, both in seconds.
     fn write(connection: &Connection, number: i64, phase: i64, written_at: i64, left: i64) {
-        let insert = "INSERT INTO claim VALUES ('k', 0, zeroblob(16), ?1, ?2, 0, 0, 0, ?3, ?3, ?4, 0, ?4, 0, 0, '', NULL)";
+        let insert = "INSERT INTO claim VALUES ('k', ?2 <> 0, zeroblob(16), ?1, ?2, 0, 0, 0, ?3, ?3, ?4, 0, ?4, 0, 0, '', NULL)";
         let end = (written_at + left) * SECOND;
         let inserted = connection.execute(insert, (number, phase, written_at * SECOND, end));
         inserted.expect("the row fits the table");

@@ -19,7 +19,8 @@ pub(super) const COUNTERS: u64 = 64;
 ///   old rows) ended.
 /// - `token_counter`: the greatest token drawn on any key that uses this counter.
 /// - `claim`: one row per claim. The primary key keeps the other rows of a key apart from those of ended claims, so that
-///   one short range scan reads a key, however many claims it has had. A row that was written later than now is of an
+///   one short range scan reads a key, however many claims it has had. They follow the ended ones: a new claim and the
+///   claim that ended last are then neighbours, mostly on one page, and a commit writes fewer pages. A row that was written later than now is of an
 ///   earlier boot, because the clock starts again with the machine.
 const TABLES: &str = "\
 CREATE TABLE store (
@@ -28,7 +29,7 @@ CREATE TABLE store (
     machine TEXT NOT NULL,
     clock_offset INTEGER NOT NULL, -- added to CLOCK_BOOTTIME by the time namespace, ns
     swept_key TEXT NOT NULL DEFAULT '', -- swept_*: the claim at which the last deletion of old rows ended
-    swept_ended INTEGER NOT NULL DEFAULT 0,
+    swept_live INTEGER NOT NULL DEFAULT 0,
     swept_client BLOB NOT NULL DEFAULT x'',
     swept_number INTEGER NOT NULL DEFAULT 0
 );
@@ -38,7 +39,7 @@ CREATE TABLE token_counter (
 );
 CREATE TABLE claim ( -- all times: CLOCK_BOOTTIME, ns
     key TEXT NOT NULL,
-    ended INTEGER NOT NULL, -- 1 in phase 0, otherwise 0
+    live INTEGER NOT NULL, -- 0 in phase 0, otherwise 1
     client BLOB NOT NULL,
     number INTEGER NOT NULL,
     phase INTEGER NOT NULL, -- 0 ended, 1 evicted, 2 not queued but wants wake-ups, 3 queued, 4 granted
@@ -54,7 +55,7 @@ CREATE TABLE claim ( -- all times: CLOCK_BOOTTIME, ns
     tokens INTEGER NOT NULL, -- how many, from first_token on
     label TEXT NOT NULL,
     evictor TEXT,
-    PRIMARY KEY (key, ended, client, number)
+    PRIMARY KEY (key, live, client, number)
 ) WITHOUT ROWID;
 WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 63)
     INSERT INTO token_counter SELECT number, 0 FROM numbers;

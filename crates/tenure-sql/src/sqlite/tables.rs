@@ -83,55 +83,55 @@ impl<'c> Tables<'c> {
             live: statement(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM claim WHERE key = ?1 AND ended = 0"
+                " FROM claim WHERE key = ?1 AND live = 1"
             )),
             // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
             // them, so they are read one by one.
             ended: statement(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM claim WHERE key = ?1 AND ended = 1 AND client = ?2 AND number = ?3"
+                " FROM claim WHERE key = ?1 AND live = 0 AND client = ?2 AND number = ?3"
             )),
             insert: statement(
-                "INSERT INTO claim (key, client, number, ended, phase, mode, permits, semaphore_size, position, expires_at, \
+                "INSERT INTO claim (key, client, number, live, phase, mode, permits, semaphore_size, position, expires_at, \
                  reserved_until, forget_at, first_token, tokens, label, evictor, written_at) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             ),
-            // ?18: the old value of `ended`, a part of the primary key: ending a claim changes `ended` from 0 to 1.
+            // ?18: the old value of `live`, a part of the primary key: ending a claim changes `live` from 1 to 0.
             update: statement(
-                "UPDATE claim SET ended = ?4, phase = ?5, mode = ?6, permits = ?7, semaphore_size = ?8, position = ?9, \
+                "UPDATE claim SET live = ?4, phase = ?5, mode = ?6, permits = ?7, semaphore_size = ?8, position = ?9, \
                  expires_at = ?10, reserved_until = ?11, forget_at = ?12, first_token = ?13, tokens = ?14, label = ?15, \
                  evictor = ?16, written_at = ?17 \
-                 WHERE key = ?1 AND ended = ?18 AND client = ?2 AND number = ?3",
+                 WHERE key = ?1 AND live = ?18 AND client = ?2 AND number = ?3",
             ),
             delete: statement(
-                "DELETE FROM claim WHERE key = ?1 AND ended = ?2 AND client = ?3 AND number = ?4",
+                "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
             ),
             // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
             listed: statement(concat!(
                 "SELECT ",
                 columns!(),
-                ", key FROM claim WHERE key >= ?1 AND key > ?2 AND ended = 0 ORDER BY key"
+                ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
             )),
             // Returns the primary key of the row at which the last sweep (deletion of old rows) by any process ended.
             swept: statement(
-                "SELECT swept_key, swept_ended, swept_client, swept_number FROM store WHERE id = 1",
+                "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE id = 1",
             ),
             // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
             // key of the last row to sweep, or nothing if the table ends before.
             sweep_end: statement(
-                "SELECT key, ended, client, number FROM claim WHERE (key, ended, client, number) > (?1, ?2, ?3, ?4) \
-                 ORDER BY key, ended, client, number LIMIT 1 OFFSET ?5",
+                "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
+                 ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             ),
             // ?1 to ?4: a primary key, ?5 to ?8: another, ?9: the current time. Of the rows after the first key, up to
             // the second, deletes those whose time `forget_at` has come and those of an earlier boot.
             sweep: statement(
-                "DELETE FROM claim WHERE (key, ended, client, number) > (?1, ?2, ?3, ?4) \
-                 AND (key, ended, client, number) <= (?5, ?6, ?7, ?8) \
+                "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
+                 AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
                  AND (forget_at <= ?9 OR written_at > ?9)",
             ),
             set_swept: statement(
-                "UPDATE store SET swept_key = ?1, swept_ended = ?2, swept_client = ?3, swept_number = ?4 WHERE id = 1",
+                "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE id = 1",
             ),
             version: statement("PRAGMA data_version"),
         }
@@ -211,7 +211,7 @@ impl<'c> Tables<'c> {
                 Change::Update(row, stored) => {
                     let update = self.update.get()?;
                     bind(update, view, row)?;
-                    update.raw_bind_parameter(18, ended(stored))?;
+                    update.raw_bind_parameter(18, live(stored))?;
                     update.raw_execute()?;
                 }
                 Change::Delete(row, stored) => {
@@ -219,7 +219,7 @@ impl<'c> Tables<'c> {
                     let number = row.id.number().cast_signed();
                     self.delete.get()?.execute((
                         view.key.as_str(),
-                        ended(stored),
+                        live(stored),
                         client.as_bytes(),
                         number,
                     ))?;
@@ -268,24 +268,24 @@ impl<'c> Tables<'c> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let from: PrimaryKey = self.swept.get()?.query_row([], primary_key)?;
-        let (key, ended, client, number) = &from;
+        let (key, live, client, number) = &from;
         let end: Option<PrimaryKey> = self
             .sweep_end
             .get()?
-            .query_row((key, ended, client, number, count.saturating_sub(1)), primary_key)
+            .query_row((key, live, client, number, count.saturating_sub(1)), primary_key)
             .optional()?;
         // Sorts after every key, because no key has 60 of the greatest character.
         let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
         let to = end.clone().unwrap_or_else(last);
         let next = end.unwrap_or_default();
-        let (to_key, to_ended, to_client, to_number) = &to;
+        let (to_key, to_live, to_client, to_number) = &to;
         let deleted = self.sweep.get()?.execute((
             key,
-            ended,
+            live,
             client,
             number,
             to_key,
-            to_ended,
+            to_live,
             to_client,
             to_number,
             nanos(now),
@@ -327,9 +327,9 @@ fn counter_number(key: &LockKey) -> i64 {
     (hash % COUNTERS).cast_signed()
 }
 
-/// The column `ended`: 1 for rows of ended claims, which affect no other claim; 0 for other rows.
-fn ended(phase: Phase) -> i64 {
-    i64::from(phase == Phase::Ended)
+/// The column `live`: 0 for rows of ended claims, which affect no other claim; 1 for other rows.
+fn live(phase: Phase) -> i64 {
+    i64::from(phase != Phase::Ended)
 }
 
 fn nanos(at: Instant) -> i64 {
@@ -350,7 +350,7 @@ fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Resu
     statement.raw_bind_parameter(1, view.key.as_str())?;
     statement.raw_bind_parameter(2, row.id.client().as_bytes())?;
     statement.raw_bind_parameter(3, row.id.number().cast_signed())?;
-    statement.raw_bind_parameter(4, ended(row.phase))?;
+    statement.raw_bind_parameter(4, live(row.phase))?;
     statement.raw_bind_parameter(5, row.phase as i64)?;
     let numbers = [
         mode,
@@ -437,7 +437,7 @@ mod tests {
         let mut tables = Tables::new(&reading);
         tables.begin_read().expect("it can be read");
         let insert =
-            "INSERT INTO claim VALUES ('k', 0, zeroblob(16), 1, 4, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL)";
+            "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL)";
         writing.execute(insert, []).expect("it can be written");
         let at = Moment {
             now: Instant::ORIGIN,
