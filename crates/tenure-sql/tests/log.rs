@@ -48,3 +48,29 @@ async fn a_long_log_is_moved_into_the_file_when_it_is_closed() {
     store.close().await.expect("it closes");
     assert!(!log.exists(), "a long log is moved into the file");
 }
+
+/// A new claim lies beside the one of its key that ended last. So a lock and its unlock write three pages, with that of the
+/// token counters, however many claims the key has had.
+#[tokio::test]
+async fn a_lock_and_its_unlock_write_three_pages() {
+    const PAIRS: u64 = 100;
+    /// A page in the log has a header.
+    const FRAME: u64 = 4096 + 24;
+    let (_dir, path) = temp_lock_file();
+    let store = open(&path).await.expect("it opens");
+    let mut client = TestClient::new(store.clone());
+    let mut pairs = async || {
+        for _ in 0..PAIRS {
+            let claim = client.lock("k").await;
+            client.unlock(&claim).await;
+        }
+        fs::metadata(sibling(&path, "-wal"))
+            .expect("there is a log")
+            .len()
+    };
+    // The rows of a hundred claims that ended fill several pages.
+    let before = pairs().await;
+    let pages = (pairs().await - before) / FRAME;
+    assert!((2 * PAIRS..=3 * PAIRS + PAIRS / 3).contains(&pages), "{pages}");
+    store.close().await.expect("it closes");
+}
