@@ -733,18 +733,21 @@ async fn a_free_key_is_granted_after_a_wait_for_the_tables_growth() {
              WHERE usename = '{ROLE}' AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock' LIMIT 1"
         );
         let mut waited = BTreeSet::new();
+        // A client logs in before the session is stopped, because a login may wait for it, too. Its first request must add a
+        // page; a later one has room in that page.
+        let mut client = fixture.client().await;
         while waited.len() < 2 {
             assert!(
                 !filling.is_finished(),
                 "no request waited for the session that adds pages"
             );
-            // The client logs in before the session is stopped: a login may wait for it, too.
-            let (client, key) = (fixture.client().await, fixture.key());
+            // sleep: the session adds pages until it is stopped.
+            tokio::time::sleep(Duration::from_millis(2)).await;
             let stopped = Stopped::new(pid);
             if found(&grows).await.is_none_or(|rows| rows.is_empty()) {
                 continue;
             }
-            let claim = client.claim(&key, Mode::Exclusive);
+            let claim = client.claim(&fixture.key(), Mode::Exclusive);
             let acquiring = tokio::spawn(async move { client.granted(&claim).await });
             waited.clear();
             while waited.len() < 2
@@ -755,6 +758,7 @@ async fn a_free_key_is_granted_after_a_wait_for_the_tables_growth() {
             }
             drop(stopped);
             acquiring.await.expect("it is granted");
+            client = fixture.client().await;
         }
         case.ask(&format!("SELECT pg_terminate_backend({pid}, 30000)"));
         assert!(filling.await.expect("no panic").is_err(), "it was ended");
