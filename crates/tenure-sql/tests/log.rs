@@ -49,8 +49,8 @@ async fn a_long_log_is_moved_into_the_file_when_it_is_closed() {
     assert!(!log.exists(), "a long log is moved into the file");
 }
 
-/// A new claim lies beside the one of its key that ended last. So a lock and its unlock write three pages, with that of the
-/// token counters, however many claims the key has had.
+/// The row of a new claim follows that of the key's claim that ended last. So a lock and its unlock write three pages, one of
+/// them that of the token counters, even if the key has had many claims.
 #[tokio::test]
 async fn a_lock_and_its_unlock_write_three_pages() {
     const PAIRS: u64 = 100;
