@@ -27,6 +27,12 @@ pub trait Subject: Send + Sync + 'static {
     /// If the future is dropped, less time may have passed. The suite never drops it.
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
+    /// Returns true if [`pass`](Subject::pass) moves the store's running clock and does not sleep. Leases that a case lets
+    /// end are then longer, so that they outlast a busy machine.
+    fn passes_without_sleep(&self) -> bool {
+        false
+    }
+
     /// Creates a client on `clock`, with a store that reads the same clock. Returns `None` if the store has its own
     /// clock.
     ///

@@ -129,7 +129,7 @@ impl TestClient {
     pub async fn polled_by(&self, claim: &Arc<Claim>, not_after: Instant) -> AcquireReply {
         let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), not_after);
         let answer = self.retry(acquire).await;
-        answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
+        answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error:?}", claim.at))
     }
 
     /// Repeats a call until it does not fail with a transient error.
@@ -137,13 +137,20 @@ impl TestClient {
         &self,
         call: impl Fn(Arc<dyn Backend>) -> Call<T>,
     ) -> Result<T, BackendError> {
-        for attempt in 1..=ATTEMPTS {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
             match call(self.backend.clone()).await {
-                Err(error) if error.is_transient() => pause_after(attempt).await,
+                Err(error) if error.is_transient() => {
+                    assert!(
+                        attempt < ATTEMPTS,
+                        "{ATTEMPTS} transient errors in a row: {error:?}"
+                    );
+                }
                 answer => return answer,
             }
+            pause_after(attempt).await;
         }
-        panic!("the call failed with a transient error {ATTEMPTS} times in a row");
     }
 
     /// Sends a batch, and repeats elements that fail with transient errors. Returns each reply, and whether its element
@@ -176,7 +183,7 @@ impl TestClient {
     /// Places or polls a claim. Panics if the store refuses it.
     pub async fn acquire(&self, claim: &Arc<Claim>) -> AcquireReply {
         let answer = self.try_acquire(claim).await;
-        answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
+        answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error:?}", claim.at))
     }
 
     /// Releases a claim.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use tenure_backend::{Backend, Effect, Fairness, Fault, Liveness, Mode};
 
 use super::client::TestClient;
-use super::fixture::Fixture;
+use super::fixture::{Fixture, connect};
 
 impl Fixture {
     /// Creates a client.
     pub async fn client(&self) -> TestClient {
-        let backend = self.subject.client().await.expect("the subject makes a client");
-        self.client_of(backend)
+        self.client_of(connect(&*self.subject).await)
     }
 
     /// Creates two clients.

@@ -60,7 +60,7 @@ impl Fixture {
 
     /// Creates a fixture that passes the connection of each client through `decorate`, which may lose wake-ups.
     pub(super) async fn decorated(subject: impl Subject, decorate: Arc<Decorate>) -> Self {
-        let probe = subject.client().await.expect("the subject makes a client");
+        let probe = connect(&subject).await;
         let profile = Arc::new(decorate(probe).profile().clone());
         Fixture {
             subject: Arc::new(subject),
@@ -93,12 +93,14 @@ impl Fixture {
     }
 
     /// Lease short enough for a case to wait for its end: one second, within the store's limits. Three, in which a few slow calls
-    /// fit, if the store needs longer ones.
+    /// fit, if the store needs longer ones; six if no case sleeps for it.
     pub fn short_lease(&self) -> Duration {
         let limits = &self.profile.limits;
-        let usual = match limits.min_lease > Duration::from_secs(1) {
-            true => 3,
-            false => 1,
+        let needs_more = limits.min_lease > Duration::from_secs(1);
+        let usual = match (self.subject.passes_without_sleep(), needs_more) {
+            (true, _) => 6,
+            (false, true) => 3,
+            (false, false) => 1,
         };
         Duration::from_secs(usual).clamp(limits.min_lease, limits.max_lease)
     }
@@ -120,6 +122,20 @@ impl Fixture {
             Fairness::Unfair
         } else {
             Fairness::Fifo
+        }
+    }
+}
+
+/// On a busy machine, as many attempts to connect as this reach their time limit before one succeeds.
+const CONNECT_ATTEMPTS: u32 = 5;
+
+/// Connects a client. As `tenure::connect` does, goes on after transient errors.
+pub(super) async fn connect(subject: &dyn Subject) -> Arc<dyn Backend> {
+    let mut attempt = 1;
+    loop {
+        match subject.client().await {
+            Err(error) if error.is_transient() && attempt < CONNECT_ATTEMPTS => attempt += 1,
+            connected => return connected.expect("the subject makes a client"),
         }
     }
 }
