@@ -32,7 +32,7 @@ pub use error::{InvalidUrl, Part};
 pub use host::Host;
 pub use login::{Credentials, Login};
 #[cfg(feature = "lookup")]
-pub use lookup::{addresses, look_up};
+pub use lookup::{addresses, is_unknown_host, look_up};
 pub use options::{Known, Options};
 pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
 pub use secret::Secret;

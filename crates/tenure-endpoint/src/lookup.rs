@@ -44,34 +44,92 @@ pub async fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
         .unwrap_or_else(|_| Err(io::Error::other("the look-up has ended without an answer")))
 }
 
+/// What the systems' resolvers say of a name that does not exist. The error has no code of its own.
+const UNKNOWN_HOST: [&str; 4] = [
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "nodename nor servname provided",
+];
+
+/// Returns whether a name server has answered that it does not know the host. After any other error of [`addresses`],
+/// another look-up may succeed.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use tenure_endpoint::{Host, addresses, is_unknown_host};
+///
+/// let error = addresses(&Host::new("two words", 6379)).await.unwrap_err();
+/// assert!(is_unknown_host(&error), "{error}");
+/// # }
+/// ```
+pub fn is_unknown_host(error: &io::Error) -> bool {
+    let text = error.to_string();
+    UNKNOWN_HOST.iter().any(|known| text.contains(known))
+}
+
 /// Returns the addresses of a host, as [`addresses`] does.
 ///
 /// # Cancel safety
 /// As [`addresses`].
 ///
 /// # Errors
-/// `Store`. The message names the host, and says what to correct.
+/// `Store` if the host is not known, `Unavailable` if it could not be looked up. The message names the host, and says what
+/// to see to.
 ///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use tenure_endpoint::{Host, look_up};
 ///
-/// let unknown = look_up(&Host::new("nowhere.invalid", 6379)).await.unwrap_err();
-/// assert!(unknown.to_string().starts_with("the host nowhere.invalid is not known"));
+/// // No name server is needed to tell that no host has this name.
+/// let unknown = look_up(&Host::new("-nowhere", 6379)).await.unwrap_err();
+/// assert!(unknown.to_string().starts_with("the host -nowhere is not known"));
 /// # }
 /// ```
 pub async fn look_up(host: &Host) -> Result<Vec<SocketAddr>, BackendError> {
-    addresses(host).await.map_err(|error| {
-        let name = host.name();
+    addresses(host).await.map_err(|error| failed(host, &error))
+}
+
+/// The error for a host that was not found.
+fn failed(host: &Host, error: &io::Error) -> BackendError {
+    let name = host.name();
+    let (fault, message) = if is_unknown_host(error) {
         let message = format!("the host {name} is not known: correct the URL, or see the name server");
-        BackendError::because(Fault::Store, Effect::None, message, error.to_string())
-    })
+        (Fault::Store, message)
+    } else {
+        let message = format!("the host {name} cannot be looked up: see whether the name server answers");
+        (Fault::Unavailable, message)
+    };
+    BackendError::because(fault, Effect::None, message, error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client waits for a name server that is away, as it waits for the store.
+    #[test]
+    fn only_an_unknown_host_is_a_permanent_error() {
+        for (text, is_permanent) in [
+            (
+                "failed to lookup address information: Name or service not known",
+                true,
+            ),
+            (
+                "failed to lookup address information: Temporary failure in name resolution",
+                false,
+            ),
+            (
+                "no thread can be started to look db up: Resource temporarily unavailable",
+                false,
+            ),
+        ] {
+            let error = failed(&Host::new("db", 5432), &io::Error::other(text));
+            assert_eq!(error.is_transient(), !is_permanent, "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn names_and_addresses_are_found() {
