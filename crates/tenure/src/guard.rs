@@ -128,7 +128,7 @@ impl Guard {
 
     /// The key that is locked.
     pub fn key(&self) -> &LockKey {
-        &self.hold().claim.at.key
+        &self.hold().at.key
     }
 
     /// The mode in which the lock is held: `Read` once a [`downgrade`](Self::downgrade) of a write lock is confirmed.
@@ -138,7 +138,7 @@ impl Guard {
 
     /// The claim's name in the store, as shown by `tenure ls` and accepted by `tenure evict --claim`.
     pub fn claim(&self) -> &ClaimRef {
-        &self.hold().claim.at
+        &self.hold().at
     }
 
     /// Returns true until the lock is lost or its local deadline passes. Reads a clock, does no I/O.

@@ -159,7 +159,7 @@ impl Attempt {
         };
         let now = match &end {
             Ok(Some(taken)) => {
-                crate::telemetry::granted(&self.span, &taken.hold.claim.at, taken.hold.token(taken.nth));
+                crate::telemetry::granted(&self.span, &taken.hold.at, taken.hold.token(taken.nth));
                 taken.since
             }
             _ => queue.context().now(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, Limits, Mode};
+use tenure_backend::{Claim, ClaimRef, Evidence, FencingToken, Grant, Instant, Limits, Mode};
 use tokio::sync::Notify;
 
 use super::context::Context;
@@ -43,20 +43,28 @@ impl HoldTerms {
 /// Fields that few claims need, boxed to keep [`Hold`] small.
 #[derive(Debug)]
 struct Extra {
+    /// The watchdog does not renew the lease.
+    is_fixed: bool,
     evidence: Option<Evidence>,
     max_hold_ends: Option<Instant>,
     kept_until: Option<Instant>,
+    /// The lease in the store's grant, if it is not the one that was asked for.
+    given: Option<Duration>,
 }
 
 impl Extra {
-    fn of(terms: HoldTerms, evidence: Option<Evidence>, now: Instant) -> Option<Box<Self>> {
+    fn of(terms: HoldTerms, asked: Duration, grant: &Grant, now: Instant) -> Option<Box<Self>> {
+        let evidence = grant.evidence.clone();
         let (max_hold_ends, kept_until) = (terms.max_hold.map(|d| now + d), terms.at_least.map(|d| now + d));
-        let any = evidence.is_some() || max_hold_ends.is_some() || kept_until.is_some();
-        any.then(|| {
+        let given = (grant.lease != asked).then_some(grant.lease);
+        let (is_timed, is_fixed) = (max_hold_ends.is_some() || kept_until.is_some(), !terms.renewed);
+        (evidence.is_some() || is_timed || given.is_some() || is_fixed).then(|| {
             Box::new(Extra {
+                is_fixed,
                 evidence,
                 max_hold_ends,
                 kept_until,
+                given,
             })
         })
     }
@@ -76,37 +84,28 @@ pub(crate) trait HoldObserver: fmt::Debug + Send + Sync {
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
 
     /// The store has turned the write claim into a read claim.
-    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>);
+    fn downgraded(self: Arc<Self>);
 }
 
 /// A granted claim, shared by its guards, its queue and the renewer.
 ///
 /// The hold and its queue refer to each other until the queue removes the hold, when it ends.
+///
+/// A client may have thousands of holds and renew each of them every second. So a hold is small, and the fields that a
+/// renewal uses come first, side by side.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Hold {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) observer: Arc<dyn HoldObserver>,
-    /// Whether the watchdog renews the lease.
-    pub(crate) renewed: bool,
-    first_token: Option<FencingToken>,
-    /// The most callers that may get the claim: one for each token that the claim reserved.
-    pub(crate) run: u32,
-    extra: Option<Box<Extra>>,
-    /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
-    lease_nanos: AtomicU64,
-    /// The lease in the store's grant, before any renewal.
-    given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
-    /// The time at which the granted request was sent.
-    pub(crate) granted: Instant,
     /// The time at which the request was sent that set the local deadline: the granted one, or the last confirmed
     /// renewal.
     confirmed: AtomicU64,
-    /// As `confirmed`, without the renewals that an invalidation caused: they do not lengthen the time of local hand-overs.
-    fresh_from: AtomicU64,
-    /// Number of guards of one owner that share the claim.
-    guards: AtomicU32,
+    /// The lease from which the renewer computes its times: the caller's, or the store's last one if that is shorter.
+    lease_nanos: AtomicU64,
+    extra: Option<Box<Extra>>,
+    /// The hold's position in the renewer's timer wheel.
+    pub(crate) mark: Mark,
     /// Whether the claim was given up: it is neither handed over nor renewed by the watchdog.
     departed: AtomicBool,
     /// Whether the last renewal is unconfirmed. Then a loss at the local deadline has the cause `Unreachable`, unless
@@ -117,16 +116,29 @@ pub(crate) struct Hold {
     /// `WRITES` until a downgrade is asked for, also for claims of other modes. `DOWNGRADED` once the store has
     /// confirmed the downgrade.
     downgrade: AtomicU8,
+    /// Number of guards of one owner that share the claim.
+    guards: AtomicU32,
+    pub(crate) at: ClaimRef,
+    /// The lease that the caller asked for, in nanoseconds.
+    asked_nanos: u64,
+    /// As `confirmed`, without the renewals that an invalidation caused: they do not lengthen the time of local hand-overs.
+    fresh_from: AtomicU64,
+    /// The time at which the granted request was sent.
+    pub(crate) granted: Instant,
+    pub(crate) observer: Arc<dyn HoldObserver>,
+    first_token: Option<FencingToken>,
+    /// The most callers that may get the claim: one for each token that the claim reserved.
+    pub(crate) run: u32,
+    /// The mode of the claim, before any downgrade.
+    pub(crate) asked_mode: Mode,
     loss: OnceLock<Box<LostCause>>,
-    /// The hold's position in the renewer's timer wheel.
-    pub(crate) mark: Mark,
 }
 
 impl Hold {
     /// Accepts a grant at `now`. `None` if its local deadline has passed.
     pub(crate) fn new(
         observer: Arc<dyn HoldObserver>,
-        claim: Arc<Claim>,
+        claim: &Claim,
         grant: Grant,
         terms: HoldTerms,
         now: Instant,
@@ -139,7 +151,7 @@ impl Hold {
             grant.lease.min(claim.lease)
         };
         let mut deadline = local_deadline(grant.held_from, believed, &profile.limits);
-        let extra = Extra::of(terms, grant.evidence, now);
+        let extra = Extra::of(terms, claim.lease, &grant, now);
         if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
             deadline = deadline.min(end);
         }
@@ -153,14 +165,14 @@ impl Hold {
         let lease = grant.lease.min(claim.lease);
         let first_renewal_due = AtomicBool::new(profile.first_renewal.is_some());
         Some(Arc::new(Hold {
-            claim,
+            at: claim.at.clone(),
+            asked_mode: claim.mode,
             observer,
-            renewed: terms.renewed,
             first_token: grant.tokens.map(|run| run.first()),
             run,
             extra,
-            lease_nanos: AtomicU64::new((Instant::ORIGIN + lease).as_nanos()),
-            given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
+            asked_nanos: nanos(claim.lease),
+            lease_nanos: AtomicU64::new(nanos(lease)),
             deadline: AtomicU64::new(deadline.as_nanos()),
             granted: grant.confirmed_from,
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
@@ -192,7 +204,7 @@ impl Hold {
 
     /// The loss of this claim: its cause, key and first token.
     pub(crate) fn lost(&self, cause: LostCause) -> Lost {
-        Lost::new(cause, self.claim.at.key.clone(), self.token(0))
+        Lost::new(cause, self.at.key.clone(), self.token(0))
     }
 
     /// Whether [`check`](Self::check) succeeds.
@@ -204,7 +216,7 @@ impl Hold {
     fn why_belief_ends(&self, deadline: u64) -> LostCause {
         if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
             LostCause::MaxHold
-        } else if self.renewed && self.unconfirmed.load(Ordering::Relaxed) {
+        } else if !self.is_fixed() && self.unconfirmed.load(Ordering::Relaxed) {
             LostCause::Unreachable
         } else {
             LostCause::Expired
@@ -235,7 +247,7 @@ impl Hold {
 
     /// The notifier of the loss of this claim. Other claims share this notifier.
     pub(crate) fn loss_notifier(&self) -> &Notify {
-        self.observer.context().loss(self.claim.at.id)
+        self.observer.context().loss(self.at.id)
     }
 
     /// Moves the deadline after a renewal, unless the deadline has passed. Moves it back if the store keeps the claim
@@ -270,9 +282,8 @@ impl Hold {
         let _ = self
             .deadline
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        let least = lease.min(self.claim.lease);
-        self.lease_nanos
-            .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
+        let least = lease.min(self.asked_lease());
+        self.lease_nanos.store(nanos(least), Ordering::Relaxed);
     }
 
     /// The error of the client's last renewals, while this hold's last one is unconfirmed.
@@ -297,10 +308,15 @@ impl Hold {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
+    /// Whether the lease is fixed: the watchdog does not renew it.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.is_fixed)
+    }
+
     /// Whether the watchdog sends renewals: for a fixed lease, only while the early first renewal or a downgrade is
     /// not confirmed.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.renewed || self.is_first_renewal_due() || self.is_downgrade_due()
+        !self.is_fixed() || self.is_first_renewal_due() || self.is_downgrade_due()
     }
 
     /// The mode in which the claim is held: that of the claim, or `Read` once the store has confirmed a downgrade.
@@ -308,7 +324,7 @@ impl Hold {
         if self.downgrade.load(Ordering::Acquire) == DOWNGRADED {
             Mode::Read
         } else {
-            self.claim.mode
+            self.asked_mode
         }
     }
 
@@ -347,8 +363,15 @@ impl Hold {
         Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }
 
+    /// The lease that the caller asked for.
+    pub(crate) fn asked_lease(&self) -> Duration {
+        Duration::from_nanos(self.asked_nanos)
+    }
+
+    /// The lease in the store's grant, before any renewal.
     pub(crate) fn given_lease(&self) -> Duration {
-        Duration::from_nanos(self.given_nanos)
+        let given = self.extra.as_ref().and_then(|extra| extra.given);
+        given.unwrap_or_else(|| self.asked_lease())
     }
 
     pub(crate) fn evidence(&self) -> Option<&Evidence> {
@@ -409,6 +432,11 @@ impl Hold {
     pub(crate) fn has_departed(&self) -> bool {
         self.departed.load(Ordering::Acquire)
     }
+}
+
+/// A lease in nanoseconds, at most about 584 years.
+fn nanos(lease: Duration) -> u64 {
+    (Instant::ORIGIN + lease).as_nanos()
 }
 
 impl Marked for Arc<Hold> {

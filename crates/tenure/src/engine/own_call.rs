@@ -54,7 +54,7 @@ impl OwnCall {
             Ok(AcquireReply::Granted(grant)) => match queue.accept(claim, grant, &self.request) {
                 Some(hold) => self.granted(hold),
                 None => {
-                    queue.withdraw(claim.clone());
+                    queue.withdraw(claim);
                     if *tries {
                         self.fail(no_answer(
                             "the store answered too late for a lease this short: try again",
@@ -66,14 +66,14 @@ impl OwnCall {
             },
             Ok(AcquireReply::Waiting { .. }) if *tries => {
                 if claim.fairness == Fairness::Fifo {
-                    queue.withdraw(claim.clone());
+                    queue.withdraw(claim);
                 }
                 match self.end(CallOutcome::Ended(Ok(()))).0 {
                     CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
                     _ => Judged::Refused,
                 }
             }
-            Ok(AcquireReply::Waiting { .. }) => self.wait(claim, SharedQueue::withdraw),
+            Ok(AcquireReply::Waiting { .. }) => self.wait(claim, |queue, claim| queue.withdraw(claim)),
             Ok(_) if *tries => self.fail(no_answer(
                 "the store could not judge this request in time: try again",
             )),
@@ -85,7 +85,7 @@ impl OwnCall {
             },
             Err(error) => {
                 if error.effect() == Effect::Unknown {
-                    queue.withdraw_unanswered(claim.clone());
+                    queue.withdraw_unanswered(claim);
                 }
                 if error.is_transient() && !tries {
                     self.wait_anew()
@@ -137,7 +137,7 @@ impl OwnCall {
 
     /// Makes the caller wait with `claim`. If the caller has left or the client is closed, `undo` withdraws a fair
     /// claim from the store's queue.
-    fn wait(&self, claim: &Arc<Claim>, undo: impl FnOnce(&Arc<SharedQueue>, Arc<Claim>)) -> Judged {
+    fn wait(&self, claim: &Arc<Claim>, undo: impl FnOnce(&Arc<SharedQueue>, &Arc<Claim>)) -> Judged {
         let queue = &self.queue;
         let is_fair = claim.fairness == Fairness::Fifo;
         let signal = (self.kind == CallerKind::Queues).then(|| Arc::new(Notify::new()));
@@ -147,7 +147,7 @@ impl OwnCall {
         });
         if reply != CallReply::Accepted {
             if is_fair {
-                undo(queue, claim.clone());
+                undo(queue, claim);
             }
             return self.gone(reply);
         }

@@ -132,7 +132,7 @@ impl Owner {
             if !held.is_held(now) || held.has_departed() {
                 continue;
             }
-            let is_reader = held.claim.mode == Mode::Read || held.may_be_downgraded();
+            let is_reader = held.asked_mode == Mode::Read || held.may_be_downgraded();
             if is_reader && mode == Mode::Write {
                 return Reentry::Refused(Error::WouldDeadlock);
             }
@@ -156,7 +156,7 @@ impl Owner {
         let waiting = {
             let mut holds = self.0.holds.lock();
             let hold = holds
-                .entry((held.claim.at.key.clone(), held.claim.mode.kind()))
+                .entry((held.at.key.clone(), held.asked_mode.kind()))
                 .or_default();
             hold.prune();
             hold.claims.push(Arc::downgrade(held));
@@ -179,7 +179,7 @@ impl Owner {
 
     /// Removes the entry of a key without claims and waiters, so that memory does not grow with the number of keys.
     pub(crate) fn forget(&self, held: &Hold) {
-        self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
+        self.tidy((held.at.key.clone(), held.asked_mode.kind()), |_| {});
     }
 
     fn tidy(&self, name: (LockKey, Kind), change: impl FnOnce(&mut Owned)) {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    AcquireReply, BackendError, BatchCall, Cause, Claim, ClaimId, Effect, Fault, HolderId, ReleaseReply,
-    ReleaseRequest, ReleaseTarget, Successor,
+    AcquireReply, BackendError, BatchCall, Cause, Claim, ClaimId, ClaimRef, Effect, Fault, HolderId,
+    ReleaseReply, ReleaseRequest, ReleaseTarget, Successor,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -55,7 +55,9 @@ struct Pending {
 pub(crate) struct Release {
     /// The queue of the claim's key. Keeps a dropped client alive until the release has ended.
     origin: Arc<dyn Origin>,
-    claim: Arc<Claim>,
+    claim: ClaimRef,
+    /// The lease that the claim asked for: it limits the time for which the release is retried.
+    lease: Duration,
     cause: Cause,
     successor: Option<NamedSuccessor>,
     /// The request in flight. Kept here, so that it outlives a future that polls it.
@@ -204,7 +206,8 @@ impl Releaser {
 impl Release {
     pub(crate) fn new(
         origin: Arc<dyn Origin>,
-        claim: Arc<Claim>,
+        claim: ClaimRef,
+        lease: Duration,
         cause: Cause,
         successor: Option<NamedSuccessor>,
         token: TaskTrackerToken,
@@ -212,6 +215,7 @@ impl Release {
         Release {
             origin,
             claim,
+            lease,
             cause,
             successor,
             call: None,
@@ -291,13 +295,13 @@ impl Release {
     /// an unanswered request may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
-            Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
-            _ => self.claim.lease,
+            Cause::Withdrawn => self.lease.max(self.shared().context.settings.call_limit),
+            _ => self.lease,
         };
         if let Err(error) = self.run(limit, &mut None).await {
             self.forget_error();
             self.origin.meters().unreturned.increment(1);
-            tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
+            tracing::warn!(key = %self.claim.key, claim = %self.claim.id, %error,
                 "a lock could not be given back: it ends with its lease");
         }
     }
@@ -327,15 +331,12 @@ impl Release {
 
     /// Keeps the error for [`Releaser::last_error`].
     fn note(&self, error: &BackendError) {
-        *self.shared().failing.lock() = Some((self.claim.at.id, error.clone()));
+        *self.shared().failing.lock() = Some((self.claim.id, error.clone()));
     }
 
     fn forget_error(&self) {
         let mut failing = self.shared().failing.lock();
-        if failing
-            .as_ref()
-            .is_some_and(|(claim, _)| *claim == self.claim.at.id)
-        {
+        if failing.as_ref().is_some_and(|(claim, _)| *claim == self.claim.id) {
             *failing = None;
         }
     }
@@ -386,7 +387,7 @@ impl Release {
     fn departure(&self) -> ReleaseRequest {
         let context = &self.shared().context;
         ReleaseRequest {
-            target: ReleaseTarget::Claim(self.claim.at.clone()),
+            target: ReleaseTarget::Claim(self.claim.clone()),
             cause: self.cause.clone(),
             successor: self.successor.as_ref().map(|successor| Successor {
                 claim: successor.claim.clone(),
@@ -409,7 +410,7 @@ impl Release {
             }) => {
                 self.deliver(others, successor);
                 return Ok(match () {
-                    () if freed.contains(&HolderId::Claim(self.claim.at.id)) => Left::Freed,
+                    () if freed.contains(&HolderId::Claim(self.claim.id)) => Left::Freed,
                     () if self.tries == 1 => Left::WasGone,
                     () => Left::Absent,
                 });

@@ -172,7 +172,7 @@ impl Renewer {
 
     /// Asks the store why it does not have the claim any more.
     pub(crate) async fn why_gone(&self, hold: &Hold) -> LostCause {
-        let renewal = renewal(hold, hold.claim.lease, true);
+        let renewal = renewal(hold, hold.asked_lease(), true);
         match self.0.context.store.renew(smallvec![renewal]).await.pop() {
             Some(RenewReply::Gone(loss)) => loss.into(),
             _ => LostCause::Missing,
@@ -279,7 +279,7 @@ impl Renewer {
 
 fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
     RenewRequest {
-        claim: hold.claim.at.clone(),
+        claim: hold.at.clone(),
         lease,
         only: Phase::Granted,
         shorten_only,
@@ -365,7 +365,7 @@ impl Shared {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
             profile.first_renewal.unwrap_or_default() / 4
-        } else if hold.renewed {
+        } else if !hold.is_fixed() {
             hold.lease() / 12
         } else {
             Duration::ZERO
@@ -383,7 +383,7 @@ impl Shared {
             // The renewal of a fixed lease only checks the claim, and does not lengthen the lease.
             .map(|(hold, _)| RenewRequest {
                 downgrade: hold.is_downgrade_due(),
-                ..renewal(hold, hold.claim.lease, !hold.renewed)
+                ..renewal(hold, hold.asked_lease(), hold.is_fixed())
             })
             .collect();
         let downgrades: Batch<bool> = renewals.iter().map(|renewal| renewal.downgrade).collect();
@@ -405,9 +405,9 @@ impl Shared {
                     renewed += 1;
                     hold.first_renewal_done();
                     if downgrades && hold.downgraded() {
-                        hold.observer.clone().downgraded(hold);
+                        hold.observer.clone().downgraded();
                     }
-                    if hold.renewed {
+                    if !hold.is_fixed() {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, now, refreshes, limits);
                     }
@@ -429,7 +429,7 @@ impl Shared {
                     lost.map(Error::from)
                 }
                 RenewReply::Unknown(error) => {
-                    tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
+                    tracing::debug!(key = %hold.at.key, claim = %hold.at.id, %error, "a renewal failed");
                     meters.failed.increment(1);
                     // A store that answers with one of these faults refuses every downgrade of the claim, so no
                     // earlier request has had an effect.
@@ -452,5 +452,5 @@ impl Shared {
 }
 
 fn warn_lost(hold: &Hold, lost: &Lost) {
-    tracing::warn!(key = %hold.claim.at.key, claim = %hold.claim.at.id, cause = lost.cause.as_str(), "the lock was lost: {}", lost.cause);
+    tracing::warn!(key = %hold.at.key, claim = %hold.at.id, cause = lost.cause.as_str(), "the lock was lost: {}", lost.cause);
 }

@@ -54,31 +54,35 @@ impl Options {
             limit: settings.lock_limit,
         }
     }
-}
 
-impl LockRequest {
-    /// Returns whether a claim for this request may be handed over in memory, to a request with the same options.
+    /// Returns whether a claim with these options may be handed over in memory, to a request with the same options.
     ///
     /// Not if the claim is fair, has a fixed lease, `max_hold` or `at_least`, or belongs to a multi-lock. Not if the
     /// claim has an owner, because it counts the guards of that owner.
     pub(crate) fn may_hand_over(&self) -> bool {
-        let options = &self.options;
-        options.fairness == Fairness::Unfair
-            && options.terms == HoldTerms::RENEWED
-            && options.owner.is_none()
-            && !options.member
+        self.fairness == Fairness::Unfair
+            && self.terms == HoldTerms::RENEWED
+            && self.owner.is_none()
+            && !self.member
     }
 
-    /// How long the client keeps the claim after an unlock; `None` if not at all. Only mutexes and write locks
-    /// linger: a key has at most one claim of these modes.
-    pub(crate) fn linger(&self) -> Option<Duration> {
-        let linger = self.options.linger;
-        (!linger.is_zero() && !self.is_shared() && self.may_hand_over()).then_some(linger)
+    /// How long the client keeps a claim of this mode after an unlock; `None` if not at all. Only mutexes and write
+    /// locks linger: a key has at most one claim of these modes.
+    pub(crate) fn linger(&self, mode: Mode) -> Option<Duration> {
+        let lingers = !self.linger.is_zero() && !is_shared(mode) && self.may_hand_over();
+        lingers.then_some(self.linger)
     }
+}
 
+/// Whether several claims of this mode can be held at once.
+fn is_shared(mode: Mode) -> bool {
+    matches!(mode, Mode::Read | Mode::Permits { .. })
+}
+
+impl LockRequest {
     /// Whether several claims of this mode can be held at once.
     pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.mode, Mode::Read | Mode::Permits { .. })
+        is_shared(self.mode)
     }
 
     /// Makes a new claim that reserves up to `reserve` tokens.
@@ -89,7 +93,7 @@ impl LockRequest {
         fairness: Fairness,
         reserve: u32,
     ) -> Arc<Claim> {
-        let most = if self.may_hand_over() && context.settings.local_handover {
+        let most = if self.options.may_hand_over() && context.settings.local_handover {
             context
                 .settings
                 .grants

@@ -51,9 +51,9 @@ impl SharedQueue {
     /// call may have placed any.
     fn give_up(self: &Arc<Self>, claim: Arc<Claim>, is_uncertain: bool) {
         if is_uncertain {
-            self.withdraw_unanswered(claim);
+            self.withdraw_unanswered(&claim);
         } else if claim.fairness == Fairness::Fifo {
-            self.withdraw(claim);
+            self.withdraw(&claim);
         }
     }
 }
@@ -101,7 +101,7 @@ impl Demand for LocalDemand {
             Found::Granted(grant) => queue.deliver(&claim, grant, &request, PollGranted),
             Found::Ended => false,
             Found::Unconfirmed => {
-                queue.withdraw_unanswered(claim);
+                queue.withdraw_unanswered(&claim);
                 false
             }
             Found::Unwanted => {
@@ -172,7 +172,7 @@ impl Demand for StoreDemand {
             }
             Found::Ended => return false,
             Found::Unconfirmed => {
-                queue.withdraw_unanswered(claim);
+                queue.withdraw_unanswered(&claim);
                 return false;
             }
             Found::Failed(error) => error.into(),

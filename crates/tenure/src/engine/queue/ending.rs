@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{Cause, Instant};
+use tenure_backend::Instant;
 use tokio::sync::oneshot;
 
 use super::effects::ReleaseOrder;
@@ -35,8 +35,7 @@ impl SharedQueue {
             let is_over = renewer.keep(&hold, until, deadline, tell).await;
             queue.apply(HoldEnded(&hold));
             if is_over {
-                let release = Release::new(queue.clone(), hold.claim.clone(), Cause::Unlocked, None, token);
-                release.send_for_good().await;
+                queue.release_of(&hold, None, token).send_for_good().await;
             }
         });
     }

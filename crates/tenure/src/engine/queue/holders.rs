@@ -51,16 +51,20 @@ impl Event for HoldEnded<'_> {
 }
 
 /// Queue event: the store has downgraded a holder's write claim. Readers may hold the key together with that claim.
-pub(crate) struct Downgraded<'a>(pub(crate) &'a Arc<Hold>);
+pub(crate) struct Downgraded;
 
-impl Event for Downgraded<'_> {
+impl Event for Downgraded {
     type Reply = ();
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
-        if let Some(at) = queue.holder(self.0) {
-            queue.holders[at].request.mode = Mode::Read;
-        }
         queue.notify_poller(effects);
+    }
+}
+
+impl Holder {
+    /// Returns whether the claim has the mode and the options of this request.
+    pub(super) fn serves(&self, request: &LockRequest) -> bool {
+        self.hold.mode() == request.mode && self.options == request.options
     }
 }
 
@@ -111,7 +115,7 @@ impl KeyQueue {
         Exit::Release(ReleaseOrder {
             hold: hold.clone(),
             successor,
-            token: self.rules.releases.token(hold.claim.at.id),
+            token: self.rules.releases.token(hold.at.id),
         })
     }
 
@@ -125,7 +129,7 @@ impl KeyQueue {
         let hold = &holder.hold;
         let is_allowed = self.rules.local_handover
             && contention.policy.may_hand_over(now)
-            && holder.request.may_hand_over()
+            && holder.options.may_hand_over()
             && !hold.has_departed()
             && !hold.may_be_downgraded()
             && now < hold.deadline()
@@ -137,7 +141,7 @@ impl KeyQueue {
         let Some(waiter) = contention.waiters.next_mut().next() else {
             return false;
         };
-        if waiter.request != holder.request {
+        if !holder.serves(&waiter.request) {
             return false;
         }
         let offer = Offer {
@@ -159,7 +163,7 @@ impl KeyQueue {
     /// it in memory. Each sharer has a token of its own.
     pub(super) fn share(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         let at = self.holder(hold);
-        let Some(at) = at.filter(|at| self.holders[*at].request.mode == Mode::Read) else {
+        let Some(at) = at.filter(|at| self.holders[*at].hold.mode() == Mode::Read) else {
             return;
         };
         while self.hand_over(now, at, effects) {
@@ -212,7 +216,7 @@ impl KeyQueue {
     pub(super) fn hold(&mut self, now: Instant, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,
-            request,
+            options: request.options,
             grants: 1,
             sharers: 1,
             lingers_until: None,

@@ -34,7 +34,7 @@ impl KeyQueue {
         });
         let holder = &mut self.holders[at];
         let hold = &holder.hold;
-        let until = (now + holder.request.linger()?).min(hold.granted + HANDOVER_WINDOW);
+        let until = (now + holder.options.linger(hold.mode())?).min(hold.granted + HANDOVER_WINDOW);
         let may_linger = self.rules.local_handover
             && !is_contended
             && holder.lingers_until.is_none()
@@ -58,7 +58,7 @@ impl KeyQueue {
             return Lingering::None;
         };
         let hold = holder.hold.clone();
-        let serves = holder.request == *request
+        let serves = holder.serves(request)
             && holder.lingers_until.is_some_and(|until| now < until)
             && now < hold.deadline()
             && !hold.has_departed();
@@ -79,7 +79,8 @@ impl KeyQueue {
     /// the number of grants of the claim before.
     pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
         request
-            .linger()
+            .options
+            .linger(request.mode)
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
 }

@@ -262,7 +262,7 @@ impl KeyQueue {
             return;
         }
         let Contention { waiters, policy, .. } = &mut **contention;
-        let mut modes: Vec<Mode> = self.holders.iter().map(|holder| holder.request.mode).collect();
+        let mut modes: Vec<Mode> = self.holders.iter().map(|holder| holder.hold.mode()).collect();
         for waiter in waiters.next_mut().take(MAX_INVITED) {
             let mode = waiter.request.mode;
             // While other clients wait for permits, invites no waiter for permits: most calls would be refused.
@@ -325,7 +325,7 @@ impl KeyQueue {
         };
         for Holder { hold, .. } in &self.holders {
             until = until.min(hold.deadline());
-            if !hold.renewed {
+            if hold.is_fixed() {
                 let last = contention.asked_about.max(hold.confirmed());
                 let ask_at = last + ASK_ABOUT.min(hold.lease() / 3);
                 if ask_at <= now {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Mode};
+use tenure_backend::{AcquireReply, Cause, Claim, ClaimRef, Fairness, Grant, Instant, Kind, LockKey, Mode};
 use tokio::sync::Notify;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
 use super::holders::{Downgraded, Exit, HoldEnded, HolderDone};
@@ -104,7 +106,7 @@ impl SharedQueue {
             signal.notify_one();
         }
         if let Some(claim) = effects.withdraw {
-            self.withdraw(claim);
+            self.withdraw(&claim);
         }
         for order in effects.releases {
             self.services.releaser.send_later(self.release(order));
@@ -148,7 +150,7 @@ impl SharedQueue {
     ) -> Option<Arc<Hold>> {
         let terms = request.options.terms;
         let now = self.context().now();
-        let hold = Hold::new(self.clone(), claim.clone(), grant, terms, now)?;
+        let hold = Hold::new(self.clone(), claim, grant, terms, now)?;
         self.services.renewer.watch(&hold, now);
         Some(hold)
     }
@@ -163,7 +165,7 @@ impl SharedQueue {
         report: impl FnOnce(Granted) -> E,
     ) -> bool {
         let Some(hold) = self.accept(claim, grant, request) else {
-            self.withdraw(claim.clone());
+            self.withdraw(claim);
             return false;
         };
         let granted = Granted {
@@ -180,7 +182,7 @@ impl SharedQueue {
     pub(crate) fn reject(self: &Arc<Self>, hold: &Hold) {
         hold.depart();
         self.services.renewer.forget(hold);
-        self.withdraw(hold.claim.clone());
+        self.withdraw_claim(hold.at.clone(), hold.asked_lease());
     }
 
     /// Handles an unlock, or a passed local deadline. Returns what becomes of the claim, and the time of the event.
@@ -209,28 +211,36 @@ impl SharedQueue {
             claim: self.claim(&request, Fairness::Unfair, reserve),
             request,
         });
-        Release::new(
-            self.clone(),
-            hold.claim.clone(),
-            Cause::Unlocked,
-            successor,
-            token,
-        )
+        self.release_of(&hold, successor, token)
+    }
+
+    pub(super) fn release_of(
+        self: &Arc<Self>,
+        hold: &Hold,
+        successor: Option<NamedSuccessor>,
+        token: TaskTrackerToken,
+    ) -> Release {
+        let (claim, lease) = (hold.at.clone(), hold.asked_lease());
+        Release::new(self.clone(), claim, lease, Cause::Unlocked, successor, token)
     }
 
     /// Releases a claim in the background, whatever its state in the store. If a call for it was not answered, use
     /// [`withdraw_unanswered`](Self::withdraw_unanswered).
-    pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
+    pub(crate) fn withdraw(self: &Arc<Self>, claim: &Claim) {
+        self.withdraw_claim(claim.at.clone(), claim.lease);
+    }
+
+    fn withdraw_claim(self: &Arc<Self>, claim: ClaimRef, lease: Duration) {
         let token = self.services.tasks.token();
-        let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
+        let release = Release::new(self.clone(), claim, lease, Cause::Withdrawn, None, token);
         self.services.releaser.send_later(release);
     }
 
     /// Releases a claim now and, unless the store remembers ended claims, again when its unanswered call can no
     /// longer place it.
-    pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
-        self.withdraw(claim.clone());
-        self.expect_late_call(claim);
+    pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: &Arc<Claim>) {
+        self.withdraw(claim);
+        self.expect_late_call(claim.clone());
     }
 
     /// Withdraws a claim again when an unanswered call can no longer place it, unless a caller then holds the claim.
@@ -250,8 +260,8 @@ impl SharedQueue {
                 () = sleep(tasks, context.settings.call_limit) => {}
             }
             let holds = queue.holds();
-            if !holds.iter().any(|hold| hold.claim.at.id == claim.at.id) {
-                queue.withdraw(claim);
+            if !holds.iter().any(|hold| hold.at.id == claim.at.id) {
+                queue.withdraw(&claim);
             }
         });
     }
@@ -290,7 +300,7 @@ impl Origin for SharedQueue {
         may_be_placed: bool,
     ) {
         if may_be_placed {
-            self.withdraw_unanswered(claim.clone());
+            self.withdraw_unanswered(&claim);
         }
         let was_refused = matches!(state, Some(AcquireReply::Waiting { .. }));
         let answered = |granted| SuccessorAnswered {
@@ -327,8 +337,8 @@ impl HoldObserver for SharedQueue {
         self.apply(HoldEnded(hold));
     }
 
-    fn downgraded(self: Arc<Self>, hold: &Arc<Hold>) {
-        self.apply(Downgraded(hold));
+    fn downgraded(self: Arc<Self>) {
+        self.apply(Downgraded);
     }
 }
 

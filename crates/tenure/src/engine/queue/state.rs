@@ -12,7 +12,7 @@ use super::effects::{Effects, PollerEffect, Standing};
 use super::policy::{HandoverPolicy, PolicyLimits};
 use super::waiter::{Places, Route, Waiter, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
-use crate::engine::request::LockRequest;
+use crate::engine::request::Options;
 use crate::engine::tasks::Releases;
 
 /// The settings of a client, and the properties of its store, on which a queue depends.
@@ -53,11 +53,12 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// A claim of this client that was granted, and the request that it serves.
+/// A claim of this client that was granted.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) hold: Arc<Hold>,
-    pub(super) request: LockRequest,
+    /// The options of the request that the claim serves. The hold has its mode.
+    pub(super) options: Arc<Options>,
     /// Number of grants of the claim: one by the store, one for each local hand-over.
     pub(super) grants: u32,
     /// Number of callers that have the claim, or an offer of it: 1, unless readers share the claim.
@@ -122,7 +123,7 @@ impl KeyQueue {
             return true;
         }
         self.holders.retain(|holder| now < holder.hold.deadline());
-        mode.admits(self.holders.iter().map(|holder| holder.request.mode))
+        mode.admits(self.holders.iter().map(|holder| holder.hold.mode()))
     }
 
     pub(super) fn contention(&mut self) -> &mut Contention {

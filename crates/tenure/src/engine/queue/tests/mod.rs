@@ -218,7 +218,7 @@ impl Fixture {
     /// the store grants the key again, and the other caller may get that grant first.
     fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
         let token = hold.token(nth).expect("every grant has a token").get();
-        let mode = hold.claim.mode;
+        let mode = hold.asked_mode;
         let conflicting = self.granted.iter().filter(|(other, _)| !mode.admits([*other]));
         let last = conflicting.map(|(_, token)| *token).max().unwrap_or(0);
         assert!(nth == 0 || token > last, "Q4: {token} after {last}");
@@ -504,7 +504,7 @@ impl Fixture {
         if let CallerState::Holding(hold) = &self.callers[at].state {
             let hold = hold.clone();
             assert!(hold.downgraded(), "it was asked for");
-            self.apply(Downgraded(&hold));
+            self.apply(Downgraded);
         }
     }
 
@@ -529,7 +529,7 @@ impl Fixture {
         }
         self.reply(format!("returns {held} held and {lingering} lingering"));
         if let ([Holder::Ours(hold), ..], None) = (&self.store.holders[..], &self.poller_granted) {
-            panic!("Q3: closing does not return {:?}", hold.claim);
+            panic!("Q3: closing does not return {:?}", hold.at);
         }
     }
 }

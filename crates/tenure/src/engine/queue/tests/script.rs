@@ -30,7 +30,7 @@ impl Fixture {
             CallerState::Waiting if verb == "served" || verb == "refused" => *kind == CallerKind::Queues,
             CallerState::Waiting => matches!(verb, "polls" | "leaves"),
             CallerState::Holding(hold) => match verb {
-                "downgrades" => hold.claim.mode == Mode::Write,
+                "downgrades" => hold.asked_mode == Mode::Write,
                 "downgraded" => hold.is_downgrade_due(),
                 _ => verb == "unlocks",
             },

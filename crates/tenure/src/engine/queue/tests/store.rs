@@ -40,7 +40,7 @@ impl HoldObserver for Unobserved {
 
     fn claim_gone(self: Arc<Self>, _: &Arc<Hold>) {}
 
-    fn downgraded(self: Arc<Self>, _: &Arc<Hold>) {}
+    fn downgraded(self: Arc<Self>) {}
 }
 
 /// The client that holds the key.
@@ -92,7 +92,7 @@ impl Store {
         let grant = Grant::new(TokenRange::new(first, claim.grants), now, claim.lease);
         let terms = request.options.terms;
         let observer = Arc::new(Unobserved(self.context.clone()));
-        let hold = Hold::new(observer, claim, grant, terms, now).expect("the grant is fresh");
+        let hold = Hold::new(observer, &claim, grant, terms, now).expect("the grant is fresh");
         self.holders.push(Holder::Ours(hold.clone()));
         Some(hold)
     }
