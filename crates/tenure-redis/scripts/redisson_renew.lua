@@ -3,14 +3,12 @@
 --
 -- Inputs     KEYS  the token counter ('' for the counter of each lock, RFencedLock's), the record of the claims' client,
 --                  then the lock's name of each claim
---            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'D'
---                  granted, and a writer becomes a reader, 'E' either), '1' if the lease may only be shortened or '',
---                  last token to raise the counter to or '', and the record of a granted claim or '' to leave it
+--            ARGV  as described in renew_each
 -- Atomicity  one script for all. A failure of one claim does not affect the others.
--- Reply      the time, then for each claim: -1 - n if it is alive, with n ms of lease from now on; 1 absent; 2 its lease
---            ended while it waited; 3 the counter would be raised beyond what can be counted exactly; 4 it is in
---            another phase; 5 it holds and cannot be downgraded; the text 'V' and who evicted it; or the text 'R' and
---            the server's error
+-- Reply      the time, then the result for each claim, or one result if all have the same: -1 - n if it is alive, with n
+--            ms of lease from now on; 1 absent; 2 its lease ended while it waited; 3 the counter would be raised beyond
+--            what can be counted exactly; 4 it is in another phase; 5 it holds and cannot be downgraded; the text 'V'
+--            and who evicted it; or the text 'R' and the server's error
 -- Closes     the race between a renewal and the release: only a holder whose field exists is renewed, so a late renewal
 --            restores neither the lock nor its record.
 local time = redis.call('TIME')
@@ -45,7 +43,10 @@ local function extend_queue(lease)
     end
 end
 
-local function renew(owner, lease, phase, shorten, last, granted)
+local function renew(key, owner, lease, phase, shorten, last, granted)
+    name = key
+    tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+    queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local record = 'tenure_claim:' .. tag .. ':' .. owner
     local held, ends = holds(owner), nil
     if not held then
@@ -98,7 +99,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
         raise_counter(last)
     end
     -- A server with full memory refuses to write the record. The claim is alive nevertheless.
-    if held and granted ~= '' then
+    if held and granted then
         redis.pcall('SET', record, granted, 'PX', math.max(lease, 1))
     elseif held then
         redis.pcall('PEXPIRE', record, lease)
@@ -106,15 +107,7 @@ local function renew(owner, lease, phase, shorten, last, granted)
     return -1 - lease
 end
 
-for i = 3, #KEYS do
-    local at = (i - 3) * 6 + 2
-    local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
-    name = KEYS[i]
-    tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
-    queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
-    local ok, code = pcall(renew, owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
-    reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
-end
+--: include renew_each
 -- Makes the client's record outlive the renewed leases of its holders by 12 s. If the server has lost the record,
 -- writes it again.
 local left = redis.call('PTTL', client_record)
@@ -124,4 +117,4 @@ if longest > 0 and longest + 12000 > left then
     end
     redis.call('PEXPIRE', client_record, longest + 12000)
 end
-return reply
+return shortened()

@@ -25,17 +25,12 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         if last > (tonumber(redis.call('GET', counter)) or 0) then
             redis.call('SET', counter, string.format('%d', last))
         end
-        if granted ~= '' then
+        if granted then
             redis.call('SET', name, 'tenure:' .. owner .. string.sub(granted, 2), 'KEEPTTL')
         end
     end
     return -1 - lease
 end
 
-for i = 3, #KEYS do
-    local at = (i - 3) * 6 + 2
-    local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
-    local ok, code = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
-    reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
-end
-return reply
+--: include renew_each
+return shortened()

@@ -29,6 +29,7 @@ impl RedisStore {
         let scripts = check_claim(claim, self.layout)?;
         let session = self.link.session().await?;
         if session.is_recovering(self.now()) {
+            self.claims.not_sent(&claim.at);
             return Ok(AcquireReply::Recovering);
         }
         let wire = &session.wire;

@@ -64,9 +64,10 @@ impl RedisStore {
                 replication::lag(&info, self.link.dialer.config.acknowledgement, &mut findings);
                 replication::minimum(minimum.as_deref(), &info, &mut findings);
                 findings.extend(cluster(&info, !scope.is_empty()));
-                if self.link.dialer.sentinels().is_some() {
+                if scope.is_empty() {
                     let hosts = replication::hosts(&info);
-                    self.examine_replicas(hosts, &mut findings).await?;
+                    let take_over = self.link.dialer.sentinels().is_some();
+                    self.examine_replicas(hosts, take_over, &mut findings).await?;
                 }
             }
             // The ACL user may not call `INFO`, or the command has been renamed.
@@ -86,21 +87,26 @@ impl RedisStore {
         Ok(findings)
     }
 
-    /// Examines the server's replicas. Adds each finding about a replica, unless `findings` already has the same about
-    /// the server.
+    /// Examines the server's replicas: only their clocks, unless clients use them when they `take_over`. Adds each
+    /// finding about a replica, unless `findings` already has the same about the server.
     pub(crate) async fn examine_replicas(
         &self,
         hosts: Vec<Host>,
+        take_over: bool,
         findings: &mut Vec<Finding>,
     ) -> Result<(), BackendError> {
         let master = self.read_clock().await?;
         let examined = hosts.into_iter().map(async |host| {
-            let found = examine_replica(&self.link.dialer.to(host.clone()), &master).await;
+            let found = examine_replica(&self.link.dialer.to(host.clone()), &master, take_over).await;
             let found = found.unwrap_or_else(|error| {
-                vec![Finding::warning(
-                    format!("it cannot be examined: {error}"),
-                    "if clients cannot use it after it has taken over, no lock can be had from it",
-                )]
+                let what = format!("it cannot be examined: {error}");
+                vec![if take_over {
+                    let consequence =
+                        "if clients cannot use it after it has taken over, no lock can be had from it";
+                    Finding::warning(what, consequence)
+                } else {
+                    Finding::note(what, "whether its clock agrees with the master's is not known")
+                }]
             });
             (host, found)
         });
@@ -218,13 +224,20 @@ fn answered<T>(reply: Result<T, BackendError>) -> Result<Result<T, BackendError>
     }
 }
 
-/// Logs in to a replica as a client would after a failover, and reports its settings that weaken locks, and a clock that
-/// is not its master's.
-async fn examine_replica(replica: &Dialer, master: &Reading) -> Result<Vec<Finding>, BackendError> {
+/// Logs in to a replica as a client would after a failover, and reports a clock that is not its master's. If clients use the
+/// replica when it takes over, also reports its settings that weaken locks.
+async fn examine_replica(
+    replica: &Dialer,
+    master: &Reading,
+    takes_over: bool,
+) -> Result<Vec<Finding>, BackendError> {
     let wire = Wire::open(replica).await?;
     let mut findings = Vec::new();
     let clock = Reading::take(&wire, &*replica.config.clock).await?;
     findings.extend(clocks::replica(&clock, master));
+    if !takes_over {
+        return Ok(findings);
+    }
     let info = wire.info("everything").await?;
     persistence_and_eviction(&wire, replica.config.member, &info, &mut findings).await;
     Ok(findings)

@@ -12,10 +12,10 @@ use tenure_backend::{
 };
 
 use crate::backend::RedisStore;
-use crate::claims::names::{COUNTER, Owner, client_key};
+use crate::claims::names::{COUNTER, client_key, uuid};
 use crate::claims::refusal::{Refusal, lacks_key_permission};
-use crate::claims::reply::{granted_record, integer, list, text};
-use crate::claims::script::ScriptSet;
+use crate::claims::reply::{integer, list, text};
+use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::Renewable;
 use crate::connection::wire::Wire;
 use crate::error::{refused, renewal_timed_out, unexpected_reply};
@@ -38,12 +38,65 @@ pub(crate) struct Renewal<'a> {
     record: Option<(TokenRange, Arc<str>)>,
 }
 
+impl Renewal<'_> {
+    /// The tokens that the renewal raises the counter to, or those in the record that it writes.
+    fn tokens(&self) -> Option<TokenRange> {
+        let recorded = self.record.as_ref().map(|(run, _)| *run);
+        self.request.raise.or(recorded)
+    }
+
+    fn label(&self) -> Option<&str> {
+        self.record.as_ref().map(|(_, label)| &**label)
+    }
+
+    /// Whether the script takes the arguments of [`write_common`](Self::write_common) once for both claims.
+    fn is_like(&self, other: &Renewal<'_>) -> bool {
+        let (one, two) = (self.request, other.request);
+        let count = |renewal: &Renewal<'_>| renewal.tokens().map(|run| run.count());
+        one.lease == two.lease
+            && one.only == two.only
+            && (one.shorten_only, one.downgrade) == (two.shorten_only, two.downgrade)
+            && one.raise.is_some() == two.raise.is_some()
+            && count(self) == count(other)
+            && self.label() == other.label()
+    }
+
+    /// Writes the arguments that the script takes once for `claims` consecutive claims that are renewed alike.
+    fn write_common(&self, claims: usize, command: &mut Command) {
+        let request = self.request;
+        let flag = |is_set: bool| if is_set { "1" } else { "" };
+        command
+            .arg(claims)
+            .arg(lease_ms(request.lease))
+            .arg(match request.only {
+                _ if request.downgrade => "D",
+                Phase::Waiting => "W",
+                Phase::Granted => "G",
+                Phase::Either => "E",
+            })
+            .arg(flag(request.shorten_only))
+            .arg(flag(request.raise.is_some()))
+            .arg(self.tokens().map_or(0, |run| run.count().get()))
+            .arg(flag(self.record.is_some()))
+            .arg(self.label().unwrap_or_default());
+    }
+
+    /// Writes the arguments that the script takes for each claim.
+    fn write(&self, command: &mut Command) {
+        command.arg(self.request.claim.id.number());
+        match self.tokens() {
+            Some(run) => command.arg(run.first().get()),
+            None => command.arg(""),
+        };
+    }
+}
+
 impl RedisStore {
     pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return refused(batch.len(), &error, RenewReply::Unknown);
         }
-        let mut replies = Vec::with_capacity(batch.len());
+        let mut replies = Vec::new();
         let mut valid = self.look_up(&batch);
         valid.retain(|renewal| match renewal.request.check(self.format().profile()) {
             Ok(()) => true,
@@ -54,11 +107,15 @@ impl RedisStore {
         });
         // One call carries only claims of one client and of one kind of lock. Each kind has its own scripts, so this
         // sorts by kind.
-        valid.sort_by_key(|renewal| ptr::from_ref(renewal.scripts));
+        valid.sort_unstable_by_key(|renewal| (ptr::from_ref(renewal.scripts), renewal.number));
         let travel_together = |a: &Renewal<'_>, b: &Renewal<'_>| {
             a.request.claim.id.client() == b.request.claim.id.client() && ptr::eq(a.scripts, b.scripts)
         };
         let chunks = valid.chunk_by(travel_together);
+        // Nearly always the batch is one call.
+        if let Some(all) = chunks.clone().next().filter(|all| all.len() == batch.len()) {
+            return self.renew_chunk(all).await;
+        }
         let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
         let numbers = valid.iter().map(|renewal| renewal.number);
         replies.extend(numbers.zip(renewed.into_iter().flatten()));
@@ -69,9 +126,7 @@ impl RedisStore {
     /// Looks the claims of a batch up in the client's table: once for each, because most of their entries are no longer
     /// in the processor's caches.
     pub(crate) fn look_up<'a>(&self, batch: &'a [RenewRequest]) -> Vec<Renewal<'a>> {
-        let known = self.claims.begin_renewals(batch.iter());
-        let renewals = batch.iter().zip(known).enumerate();
-        let renewal = |(number, (request, known)): (usize, (&'a RenewRequest, Option<Renewable>))| Renewal {
+        let renewal = |number, request, known: Option<Renewable>| Renewal {
             number,
             request,
             scripts: self
@@ -79,7 +134,7 @@ impl RedisStore {
                 .scripts_or_mutex(known.as_ref().map(|known| known.kind)),
             record: known.and_then(|known| known.record),
         };
-        renewals.map(renewal).collect()
+        self.claims.begin_renewals(batch, renewal)
     }
 
     /// Renews one chunk. Gives the call up if the server sends nothing for [`time_limit`], not even the reply to another
@@ -135,7 +190,7 @@ impl RedisStore {
         };
         let count = renewals.len();
         let client = first.claim.id.client();
-        let mut command = scripts.renew.command(2 + count, 1 + 6 * count, 128 * (1 + count));
+        let mut command = scripts.renew.command(2 + count, 10 + 2 * count, 48 * (4 + count));
         // If this name is empty, the script raises not one common token counter, but that of each lock.
         let per_lock = self.link.dialer.config.redisson_fencing;
         command
@@ -144,29 +199,14 @@ impl RedisStore {
         for renewal in renewals {
             command.arg(self.format().key(renewal.request.claim.key.as_str()));
         }
-        command.arg(&*self.claims.client_label(&first.claim));
-        for Renewal {
-            request: renewal,
-            record,
-            ..
-        } in renewals
-        {
-            let record = record.as_ref().map(|(run, label)| granted_record(*run, label));
-            command
-                .arg(Owner::of(renewal.claim.id).as_bytes())
-                .arg(lease_ms(renewal.lease))
-                .arg(match renewal.only {
-                    _ if renewal.downgrade => "D",
-                    Phase::Waiting => "W",
-                    Phase::Granted => "G",
-                    Phase::Either => "E",
-                })
-                .arg(if renewal.shorten_only { "1" } else { "" });
-            match renewal.raise {
-                Some(run) => command.arg(run.last().get()),
-                None => command.arg(""),
-            };
-            command.arg(record.as_deref().unwrap_or_default());
+        command
+            .arg(&*self.claims.client_label(&first.claim))
+            .arg(&uuid(client));
+        for group in renewals.chunk_by(Renewal::is_like) {
+            group[0].write_common(group.len(), &mut command);
+            for renewal in group {
+                renewal.write(&mut command);
+            }
         }
         let held_from = self.now();
         let reply = wire.call(command).await?;
@@ -178,12 +218,12 @@ impl RedisStore {
         {
             wire.close();
         }
-        let [time, codes @ ..] = parts else {
-            return Err(unexpected_reply());
+        let (time, codes) = match parts {
+            // All claims have the same result.
+            [time, code] => (time, vec![code; count]),
+            [time, codes @ ..] if codes.len() == count => (time, codes.iter().collect()),
+            _ => return Err(unexpected_reply()),
         };
-        if codes.len() != count {
-            return Err(unexpected_reply());
-        }
         let (shown, now) = (integer(time).ok_or_else(unexpected_reply)?, self.now());
         wire.clock.learn(shown, now);
         let renewed = renewals.iter().zip(codes).map(|(renewal, code)| {
@@ -203,13 +243,18 @@ impl RedisStore {
             renewed
         });
         let mut renewed: Batch<RenewReply> = renewed.collect();
+        // Nearly always, all leases end at the same time.
+        let mut last = (Instant::ORIGIN, 0);
         let alive = renewals
             .iter()
             .zip(&renewed)
             .filter_map(|(renewal, reply)| match reply {
                 RenewReply::Alive { held_from, lease } => {
                     let until = *held_from + *lease;
-                    Some((renewal.request, until, wire.clock.at(until)))
+                    if last.0 != until {
+                        last = (until, wire.clock.at(until));
+                    }
+                    Some((renewal.request, until, last.1))
                 }
                 _ => None,
             });

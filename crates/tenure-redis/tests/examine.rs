@@ -116,15 +116,18 @@ async fn a_replica_whose_clock_differs_is_reported() {
             .is_ok_and(|info| info.contains("state=online"))
     });
     let sentinel = start_sentinel(master.address(), 1, "").expect("it starts");
-    let url = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
-    let store = connect(&url).await.expect("the master is found");
+    let by_sentinel = format!("redis+sentinel://{}/{MASTER}", sentinel.address());
+    let store = connect(&by_sentinel).await.expect("the master is found");
+    let direct = connect(&master.url()).await.expect("it answers");
     let says = async |words: &str| {
-        let found = examine(&store).await;
-        let about = |finding: &&Finding| finding.what.contains("clock is");
-        let found: Vec<_> = found.iter().filter(about).cloned().collect();
-        finds_alone(&found, words, Severity::Warning);
-        let address = replica.address().to_string();
-        assert!(found[0].what.contains(&address), "{found:?}");
+        for store in [&store, &direct] {
+            let found = examine(store).await;
+            let about = |finding: &&Finding| finding.what.contains("clock is");
+            let found: Vec<_> = found.iter().filter(about).cloned().collect();
+            finds_alone(&found, words, Severity::Warning);
+            let address = replica.address().to_string();
+            assert!(found[0].what.contains(&address), "{found:?}");
+        }
     };
     let clock = replica.clock().expect("it steps");
     clock.step_ms(5_000).expect("it steps");

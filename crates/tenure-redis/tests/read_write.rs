@@ -381,6 +381,28 @@ async fn a_batch_of_renewals_is_split_by_the_kind_of_lock() {
     assert_eq!(fixture.script_calls(), 2);
 }
 
+/// One downgrade in a call does not make readers of the other writers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_downgrades_only_the_claims_that_ask_for_it() {
+    let fixture = Fixture::new().await;
+    let client = fixture.store.client().await;
+    let mut renewals = Vec::new();
+    for downgrade in [false, true, false] {
+        let claim = client.holds(&fixture.store.key(), Mode::Write).await;
+        renewals.push(RenewRequest {
+            downgrade,
+            ..RenewRequest::of(&claim)
+        });
+    }
+    client.send_renewals(renewals.clone()).await;
+    let mut modes = Vec::new();
+    for renewal in &renewals {
+        let status = client.status(&renewal.claim.key).await.expect("it is held");
+        modes.push(status.holders[0].mode);
+    }
+    assert_eq!(modes, [Mode::Write, Mode::Read, Mode::Write]);
+}
+
 /// R32: 103 s after the last call, all leases and records have ended, and only the token counter is left, however the
 /// claims ended.
 #[tokio::test(flavor = "multi_thread")]

@@ -3,13 +3,14 @@
 
 mod fixture;
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fixture::*;
 use futures_util::future::join;
 use tenure_backend::{
-    AcquireReply, Cause, Claim, HolderId, Loss, Mode, Phase, ReleaseRequest, ReleaseTarget, RenewReply,
-    RenewRequest, TokenRange,
+    AcquireReply, Cause, Claim, Fault, FencingToken, HolderId, Loss, Mode, Phase, ReleaseRequest,
+    ReleaseTarget, RenewReply, RenewRequest, TokenRange,
 };
 
 /// The text of a granted claim's record, with these tokens and this label.
@@ -58,6 +59,78 @@ async fn a_renewal_writes_a_record_that_the_release_deletes() {
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), "");
 }
 
+/// A renewal sends once what consecutive claims have in common. Here each claim between two plain ones differs from them in
+/// one thing.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_claim_of_a_call_is_renewed_on_its_own_terms() {
+    let (fixture, client, _) = Fixture::one().await;
+    let token = |number| FencingToken::new(number).expect("a token");
+    let raised = TokenRange::new(token(1 << 52), NonZeroU32::MIN);
+    let plain: fn(&mut Claim) = |_| {};
+    let as_is = |_: &mut RenewRequest| {};
+    let mut batch = Vec::new();
+    let mut add = async |change: fn(&mut Claim), ask: &dyn Fn(&mut RenewRequest), seconds: Option<i64>| {
+        let claim = client.claim_as(&fixture.store.key(), Mode::Exclusive, change);
+        let run = client.granted(&claim).await.tokens.expect("tokens");
+        fixture.command(&["PEXPIRE", claim.at.key.as_str(), "30000"]);
+        let mut renewal = RenewRequest::of(&claim);
+        ask(&mut renewal);
+        let record = seconds.map(|_| written(renewal.raise.unwrap_or(run), &claim.label));
+        batch.push((claim, renewal, seconds, record));
+    };
+    add(plain, &as_is, Some(60)).await;
+    add(|claim| claim.label = "another".into(), &as_is, Some(60)).await;
+    add(plain, &as_is, Some(60)).await;
+    add(|claim| claim.lease *= 2, &as_is, Some(120)).await;
+    add(plain, &as_is, Some(60)).await;
+    add(
+        |claim| claim.grants = NonZeroU32::new(3).expect("not zero"),
+        &as_is,
+        Some(60),
+    )
+    .await;
+    add(plain, &as_is, Some(60)).await;
+    add(plain, &|renewal| renewal.raise = raised, Some(60)).await;
+    add(plain, &as_is, Some(60)).await;
+    add(plain, &|renewal| renewal.shorten_only = true, Some(30)).await;
+    add(plain, &as_is, Some(60)).await;
+    add(plain, &|renewal| renewal.only = Phase::Waiting, None).await;
+    add(plain, &as_is, Some(60)).await;
+    let answers = client
+        .send_renewals(batch.iter().map(|(_, renewal, ..)| renewal.clone()).collect())
+        .await;
+    for (number, ((claim, _, seconds, record), answer)) in batch.iter().zip(&answers).enumerate() {
+        let is_alive = matches!(answer, RenewReply::Alive { .. });
+        assert_eq!(is_alive, seconds.is_some(), "{number}: {answer:?}");
+        fixture.assert_expires_after(claim.at.key.as_str(), seconds.unwrap_or(30));
+        let found = fixture.text(&["GET", &self::record(claim)]);
+        assert_eq!(found, record.as_deref().unwrap_or("nil"), "{number}");
+    }
+    assert_eq!(fixture.number(&["GET", "tenure_tokens"]), 1 << 52);
+}
+
+/// In doubles, 2^53 + 1 - 1 is 2^53 - 1, which is still valid.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_renewal_raises_the_tokens_beyond_the_last() {
+    let (fixture, client, key) = Fixture::one().await;
+    let claim = hold(&client, &key).await;
+    let counter = || fixture.text(&["GET", "tenure_tokens"]);
+    let before = counter();
+    for (first, count) in [(1 << 53, 1), ((1 << 53) - 1, 2), ((1 << 53) - 255, 256)] {
+        let first = FencingToken::new(first).expect("a token");
+        let raise = RenewRequest {
+            raise: TokenRange::new(first, NonZeroU32::new(count).expect("not zero")),
+            ..RenewRequest::of(&claim)
+        };
+        let answer = renew(client.backend(), raise).await;
+        let RenewReply::Unknown(error) = &answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(error.fault(), Fault::Limit, "{error}");
+        assert_eq!(counter(), before);
+    }
+}
+
 /// The client connects on one runtime, which ends, and then makes its calls on another.
 #[test]
 fn held_locks_are_shown_after_the_first_runtime_ended() {
@@ -89,9 +162,10 @@ async fn a_record_expires_with_the_lease() {
     let (fixture, client, key) = Fixture::one().await;
     let claim = hold(&client, &key).await;
     client.stays_alive(&claim, Phase::Granted).await;
-    let (of_lock, of_record) = (fixture.left(key.as_str()), fixture.left(&record(&claim)));
+    let end = |key: &str| fixture.number(&["PEXPIRETIME", key]);
+    let (of_lock, of_record) = (end(key.as_str()), end(&record(&claim)));
     let is_alike = (of_lock - 100..=of_lock + 5).contains(&of_record);
-    assert!(is_alike, "{of_record} ms of {of_lock} ms");
+    assert!(is_alike, "{of_record}, and the lock until {of_lock}");
     let brief = shortening(&claim, Duration::from_millis(200));
     client.send_renewals(vec![brief]).await;
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
@@ -117,21 +191,26 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let (fixture, [client, elsewhere], key) = Fixture::two().await;
     let records = || fixture.text(&["KEYS", "tenure_claim:*"]);
     let released = hold(&client, &key).await;
-    let in_flight = format!("tenure_in_flight:{}", released.at.id.client());
+    let in_flight = |claim: &Claim| format!("tenure_in_flight:{}", claim.at.id.client());
     client.release(&released).await;
     client.release(&released).await;
     hold(&elsewhere, &key).await;
     let withdrawn = enqueue(&client, &key).await;
     client.withdraw(&withdrawn).await;
-    assert_eq!((records().as_str(), fixture.exists(&in_flight)), ("", false));
-    // The client does not know this claim, so its acquire request may be in flight.
-    let unseen = client.claim(&fixture.store.key(), Mode::Exclusive);
+    let never_sent = client.claim(&fixture.store.key(), Mode::Exclusive);
+    client.withdraw(&never_sent).await;
+    assert_eq!(
+        (records().as_str(), fixture.exists(&in_flight(&released))),
+        ("", false)
+    );
+    // The store has placed no claim of this client, so another program may have sent an acquire request of it.
+    let unseen = client.with_new_id().claim(&fixture.store.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
     client.withdraw(&unseen).await;
     let record = record(&unseen);
     assert_eq!(records(), record);
     assert_eq!(fixture.text(&["GET", &record]), "E");
-    for key in [&record, &in_flight] {
+    for key in [&record, &in_flight(&unseen)] {
         fixture.assert_expires_after(key, 12);
     }
 }

@@ -214,7 +214,7 @@ async fn a_grant_of_a_cluster_is_on_the_replica_of_its_node() {
         .await
         .expect_err("its replica is paused");
     assert_error(&refused, NOT_ACKNOWLEDGED, "0 of 1");
-    assert!(is_granted(&acquire(&hasty, &served_by(owner)).await));
+    assert!(is_granted(&acquire(&patient, &served_by(owner)).await));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -266,8 +266,11 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
         let released = hold(&client, &key).await;
         client.release(&released).await.freed_it(&released);
         assert_eq!(records(), "tenure_tokens");
-        // The client does not know this claim, so its acquire request may be in flight.
-        let unseen = client.claim(&key, Mode::Exclusive);
+        let never_sent = client.claim(&key, Mode::Exclusive);
+        client.withdraw(&never_sent).await.freed_nothing();
+        assert_eq!(records(), "tenure_tokens");
+        // The store has placed no claim of this client, so another program may have sent an acquire request of it.
+        let unseen = client.with_new_id().claim(&key, Mode::Exclusive);
         client.withdraw(&unseen).await.freed_nothing();
         let name = LockKey::new(layout.name(&key)).expect("a key");
         let record = format!("{}:{}", tagged("tenure_claim", &name), unseen.at.id);

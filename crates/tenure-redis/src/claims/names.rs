@@ -46,7 +46,7 @@ impl Owner {
 }
 
 /// Formats a client's UUID as `ClientId` displays it, but faster, because every call needs it.
-fn uuid(client: ClientId) -> [u8; UUID_LEN] {
+pub(crate) fn uuid(client: ClientId) -> [u8; UUID_LEN] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; UUID_LEN];
     let mut at = 0;

@@ -57,11 +57,6 @@ pub(crate) fn token_range(first: u64, count: u64) -> Option<TokenRange> {
     TokenRange::new(FencingToken::new(first)?, count)
 }
 
-/// Formats the record that a renewal writes of a granted claim, for [`parse_granted_record`].
-pub(crate) fn granted_record(run: TokenRange, label: &str) -> String {
-    format!("G:{}:{}:{label}", run.first(), run.count())
-}
-
 /// The tokens and the label in the record of a granted claim; `None` for any other record.
 pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     let mut parts = record.strip_prefix("G:")?.splitn(3, ':');

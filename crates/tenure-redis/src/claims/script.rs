@@ -21,9 +21,10 @@ macro_rules! part {
 
 /// Parts that several scripts share. A script includes one with a line `--: include NAME`. The lines are replaced in
 /// the order of this list, so a part stands before the parts that it includes itself.
-const INCLUDES: [(&str, &str); 13] = [
+const INCLUDES: [(&str, &str); 14] = [
     part!("string_value"),
     part!("string_place"),
+    part!("renew_each"),
     part!("redisson_mutex"),
     part!("redisson_read_write"),
     part!("redisson_leave"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
     RenewRequest, ServerClock, TokenRange, Tombstones,
@@ -35,7 +36,7 @@ pub(crate) struct ClaimTable {
 
 #[derive(Default)]
 struct State {
-    claims: HashMap<ClientId, ClaimsOfClient>,
+    claims: FxHashMap<ClientId, ClaimsOfClient>,
     ended: Tombstones,
     /// What the table knows about each client's record in Redis. The keys are made by [`client_record_at`].
     records: HashMap<(ClientId, u16), StoredClient>,
@@ -46,6 +47,8 @@ struct State {
 /// The claims of one client, by their numbers.
 #[derive(Default)]
 struct ClaimsOfClient {
+    /// The label of the client's claims that have none of their own: that of the first of them.
+    label: Arc<str>,
     entries: Entries<Entry>,
     /// The next sweep comes when the client has this many entries, but at least `MIN_SWEEP`.
     sweep_at: usize,
@@ -53,7 +56,9 @@ struct ClaimsOfClient {
 
 /// A claim that may be in Redis or have a request in flight. Every held lock has one, so it is kept small.
 struct Entry {
-    claim: Arc<Claim>,
+    /// The label, if it is not the one in [`ClaimsOfClient`]. Boxed, because few claims have one.
+    label: Option<Box<Arc<str>>>,
+    kind: Kind,
     /// The tokens, if the claim was granted and not released.
     granted: Option<TokenRange>,
     /// Of a granted claim: lower bound for the end of the lease, in microseconds of the server's clock.
@@ -124,7 +129,7 @@ pub(crate) enum EndState {
     SettledWithRecord,
     /// A request may be in flight.
     MayBeInFlight,
-    /// Not known: the table does not have the claim, or the release is an eviction, or frees a foreign holder or all.
+    /// Not known: the claim is another program's, or the release is an eviction, or frees a foreign holder or all.
     Unknown,
 }
 
@@ -134,6 +139,11 @@ impl ClaimTable {
         let table = ClaimTable::default();
         table.state.lock().in_cluster = true;
         table
+    }
+
+    /// Notes a client whose claim is not sent to the server, which places none at present.
+    pub(crate) fn not_sent(&self, claim: &ClaimRef) {
+        self.state.lock().claims.entry(claim.id.client()).or_default();
     }
 
     /// Looks a claim up before it is placed or polled on the connection with the number `wire`.
@@ -152,8 +162,13 @@ impl ClaimTable {
         let until = not_after.max(now) + RECORD_TTL;
         state.sweep(id.client(), now);
         let claims = state.claims.entry(id.client()).or_default();
+        if claims.entries.len() == 0 {
+            claims.label = claim.label.clone();
+        }
+        let has_own_label = claim.label != claims.label;
         let entry = claims.entries.get_or_insert_with(id.number(), || Entry {
-            claim: claim.clone(),
+            label: has_own_label.then(|| Box::new(claim.label.clone())),
+            kind: claim.mode.kind(),
             granted: None,
             ends: 0,
             has_record: false,
@@ -184,7 +199,7 @@ impl ClaimTable {
     /// The kind of lock that a claim belongs to; `None` for a claim that this client does not know.
     pub(crate) fn kind(&self, id: ClaimId) -> Option<Kind> {
         let state = self.state.lock();
-        state.entry(id).map(|entry| entry.claim.mode.kind())
+        state.entry(id).map(|entry| entry.kind)
     }
 
     /// Marks a claim as being released, so that it is not placed again. If this client knows the claim, also returns
@@ -192,7 +207,9 @@ impl ClaimTable {
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
         let Some(entry) = state.entry_mut(id) else {
-            let end = match state.ended.contains(id) {
+            // A claim of ours has an entry as long as a request of it may be in flight.
+            let is_ours = state.claims.contains_key(&id.client());
+            let end = match is_ours || state.ended.contains(id) {
                 true => EndState::Settled,
                 false => EndState::Unknown,
             };
@@ -206,7 +223,7 @@ impl ClaimTable {
         } else {
             EndState::Settled
         };
-        (end, Some(entry.claim.mode.kind()))
+        (end, Some(entry.kind))
     }
 
     /// Records that the store has confirmed a release.
@@ -244,20 +261,29 @@ impl ClaimTable {
 
     /// Looks up claims that are to be renewed; `None` for a claim that this client does not know. The table then counts
     /// each record that is returned as written.
-    pub(crate) fn begin_renewals<'a>(
+    ///
+    /// `make` gets the number of each request in the batch, the request, and what the table knows.
+    pub(crate) fn begin_renewals<'a, T>(
         &self,
-        renewals: impl Iterator<Item = &'a RenewRequest>,
-    ) -> Vec<Option<Renewable>> {
+        batch: &'a [RenewRequest],
+        make: impl Fn(usize, &'a RenewRequest, Option<Renewable>) -> T,
+    ) -> Vec<T> {
         let mut state = self.state.lock();
-        let look_up = |renewal: &RenewRequest| {
-            let entry = state.entry_mut(renewal.claim.id)?;
+        let mut look_up = |renewal: &RenewRequest| {
+            let id = renewal.claim.id;
+            let ClaimsOfClient { entries, label, .. } = state.claims.get_mut(&id.client())?;
+            let entry = entries.get_mut(id.number())?;
             let run = entry.granted.filter(|_| !entry.releasing);
             entry.has_record |= run.is_some();
-            let record = run.map(|run| (renewal.raise.unwrap_or(run), entry.claim.label.clone()));
-            let kind = entry.claim.mode.kind();
-            Some(Renewable { kind, record })
+            let label = entry.label.as_deref().unwrap_or(label);
+            let record = run.map(|run| (renewal.raise.unwrap_or(run), label.clone()));
+            Some(Renewable {
+                kind: entry.kind,
+                record,
+            })
         };
-        renewals.map(look_up).collect()
+        let look_up = |(number, renewal)| make(number, renewal, look_up(renewal));
+        batch.iter().enumerate().map(look_up).collect()
     }
 
     /// Records renewals: each lease ends no earlier than the given time on the client's clock, and than the given number
@@ -402,7 +428,7 @@ impl Placement<'_> {
         };
         entry.in_flight -= 1;
         if let Some(waits) = waits {
-            entry.waits_in_store = waits && entry.claim.fairness == Fairness::Fifo;
+            entry.waits_in_store = waits && self.claim.fairness == Fairness::Fifo;
         }
         let stays = entry.waits_in_store || waits.is_none() && entry.granted.is_some();
         let was_given_up = entry.may_arrive_until != Instant::ORIGIN;

@@ -75,7 +75,7 @@ async fn examine_node(
     found.extend(answer.open.iter().map(open_slot));
     for served in answer.served {
         if slot.is_some_and(|slot| served.slots.contains(&slot.into())) {
-            node.examine_replicas(served.replicas, &mut found).await?;
+            node.examine_replicas(served.replicas, true, &mut found).await?;
         }
     }
     Ok((found, node.read_clock().await?))

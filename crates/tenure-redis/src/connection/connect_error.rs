@@ -200,19 +200,6 @@ pub(crate) fn abandoned() -> BackendError {
     unavailable("connecting to Redis was given up with the runtime that did it: try again")
 }
 
-/// Texts of the system's resolvers for a name that does not exist. The error has no code of its own.
-const UNKNOWN_HOST: [&str; 4] = [
-    "Name or service not known",
-    "No address associated with hostname",
-    "Name does not resolve",
-    "nodename nor servname provided",
-];
-
-pub(crate) fn is_unknown_host(error: &io::Error) -> bool {
-    let text = error.to_string();
-    UNKNOWN_HOST.iter().any(|known| text.contains(known))
-}
-
 /// Error for a host name that no name server knows.
 pub(crate) fn unknown_host(server: &Host, error: &io::Error) -> BackendError {
     let message = format!("the host name of {server} is not known: see whether it is spelled right");
@@ -266,6 +253,8 @@ fn unavailable_because(message: String, why: impl fmt::Display) -> BackendError 
 
 #[cfg(test)]
 mod tests {
+    use tenure_endpoint::is_unknown_host;
+
     use super::*;
 
     #[test]

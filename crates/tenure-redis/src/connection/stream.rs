@@ -5,13 +5,13 @@ use std::sync::Arc;
 use redis::RedisError;
 use redis::aio::AsyncStream;
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, addresses};
+use tenure_endpoint::{Host, addresses, is_unknown_host};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::connection::connect_error::no_tls;
-use crate::connection::connect_error::{ConnectError, is_unknown_host, unknown_host};
+use crate::connection::connect_error::{ConnectError, unknown_host};
 use crate::connection::spin::SpinStream;
 use crate::connection::traffic::Traffic;
 

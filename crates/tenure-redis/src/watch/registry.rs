@@ -102,18 +102,17 @@ impl Registry {
         (wanted, unwanted)
     }
 
-    /// Marks channels as confirmed, and tells their listeners that they may have missed a message.
+    /// Marks channels as confirmed, and tells their listeners that they may have missed a message. A call of `watch` that
+    /// returns then has this wake-up, and no second one follows it.
     pub(super) fn confirm(&self, names: &[Arc<str>]) {
-        let mut listeners: Vec<Listener> = Vec::new();
+        let (mut listeners, mut confirmations) = (Vec::<Listener>::new(), Vec::new());
         let mut state = self.state.lock();
         for name in names {
             let Some(channel) = state.channels.get_mut(name) else {
                 continue;
             };
             channel.subscribed = true;
-            for confirmation in channel.confirmations.drain(..) {
-                let _ = confirmation.send(());
-            }
+            confirmations.extend(channel.confirmations.drain(..));
             listeners.extend(channel.listeners.iter().cloned());
             if channel.listeners.is_empty() {
                 state.changed.push(name.clone());
@@ -122,6 +121,9 @@ impl Registry {
         }
         drop(state);
         listeners.iter().for_each(|listener| listener.tell(None));
+        for confirmation in confirmations {
+            let _ = confirmation.send(());
+        }
     }
 
     /// Fails the calls of `watch` that wait for the confirmation of these channels, and makes their waiters poll: the user
