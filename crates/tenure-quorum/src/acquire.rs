@@ -18,9 +18,9 @@ use crate::votes::{Votes, too_few};
 pub(crate) type Vote = Result<AcquireReply, BackendError>;
 
 impl Quorum {
-    /// Asks all members at once, and counts their votes until a majority has granted the claim, no majority can, or
-    /// the time limit has passed. If a majority has granted the claim, its members agree on the tokens. Otherwise the
-    /// quorum withdraws the claim, unless it granted the claim before.
+    /// Asks all members at once, and counts their votes until they decide, or the time limit has passed. If a majority has
+    /// granted the claim, its members agree on the tokens. Otherwise the quorum withdraws the claim, unless it granted the
+    /// claim before.
     pub(crate) async fn acquire_by_majority(
         self: &Arc<Self>,
         claim: Arc<Claim>,
@@ -92,11 +92,11 @@ impl Quorum {
             .insert(claim.at.id, Attempt::Withdrawn, now, now + claim.lease);
     }
 
-    /// Reads votes until a majority has granted the claim, no majority can, or the time limit has passed. Without a
-    /// majority, declares the claim unwanted, so that later grants of it are released, unless the quorum granted it
-    /// before. Votes that arrived before this declaration still count.
+    /// Reads votes until they decide, or the time limit has passed. Without a majority, declares the claim unwanted, so that
+    /// later grants of it are released, unless the quorum granted it before. Votes that arrived before this declaration still
+    /// count.
     async fn count(&self, votes: &mut Votes, mut replies: Replies<Vote>, pending: &Pending) {
-        while !votes.is_granted() && !votes.is_refused() {
+        while !votes.is_decided() {
             match replies.next().await {
                 Some((member, vote)) => votes.add(member, vote),
                 None => break,

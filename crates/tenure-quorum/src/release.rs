@@ -213,6 +213,6 @@ impl Element {
         let needed = if self.held.is_some() { majority } else { members };
         let released = self.done >= needed || self.done + self.errors.len() == members;
         let votes = self.votes.as_ref();
-        released && votes.is_none_or(|(votes, _)| votes.is_granted() || votes.is_refused())
+        released && votes.is_none_or(|(votes, _)| votes.is_decided())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
 
 use crate::backend::Quorum;
-use crate::votes::too_few;
+use crate::votes::{errors_decide, too_few};
 
 /// The members' replies to one request of a batch.
 #[derive(Default)]
@@ -82,10 +82,10 @@ impl Element {
     }
 
     /// Returns whether the quorum can reply: a majority has confirmed the claim, or too few members are left for one,
-    /// because the others lack the claim, or because their requests failed.
+    /// because the others lack the claim, or because their requests failed and no further reply can change the fault.
     fn is_decided(&self, members: usize, majority: usize) -> bool {
         self.alive.len() >= majority
             || members - self.gone < majority
-            || members - self.errors.len() < majority
+            || errors_decide(members, majority, self.alive.len() + self.gone, &self.errors)
     }
 }

@@ -67,16 +67,24 @@ impl Votes {
         self.granted.len() >= self.majority
     }
 
-    /// Returns whether no majority can grant the claim any more.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.members - self.refusals < self.majority
+    /// Returns whether the quorum can reply: a majority has granted the claim, or none can any more.
+    ///
+    /// A refusal needs the answers of a majority, too. Beside a member that fails at once, one `Waiting` is not enough: the
+    /// next member may just be granting the claim, and its grant, once nobody waits for it, would make the client's next claim
+    /// wait.
+    pub(crate) fn is_decided(&self) -> bool {
+        let answers = self.granted.len() + self.refusals - self.errors.len();
+        self.is_granted()
+            || self.members - self.refusals < self.majority
+                && (answers >= self.majority
+                    || errors_decide(self.members, self.majority, answers, &self.errors))
     }
 
     /// The reply for a claim that the quorum does not grant.
     pub(crate) fn refusal(mut self) -> Result<AcquireReply, BackendError> {
         let unanswered = self.members - self.refusals - self.granted.len();
         // If the votes are not decided, the time limit has passed: members that have not replied count as failed.
-        let silent = if self.is_refused() { 0 } else { unanswered };
+        let silent = if self.is_decided() { 0 } else { unanswered };
         if self.members - self.errors.len() - silent < self.majority {
             return Err(self.unavailable(silent));
         }
@@ -130,15 +138,14 @@ pub(crate) fn too_few(
     effect: Effect,
 ) -> BackendError {
     let message = format!("fewer than {majority} of the {members} servers answered: locks need a majority");
-    let lasting = |error: &BackendError| !error.is_transient();
-    let others = members - errors.iter().filter(|error| lasting(error)).count();
-    let first = errors.iter().position(lasting);
+    let others = members - count_lasting(&errors);
+    let first = errors.iter().position(is_lasting);
     match errors
         .len()
         .checked_sub(1)
         .map(|last| errors.swap_remove(first.unwrap_or(last)))
     {
-        Some(cause) if lasting(&cause) && others >= majority => {
+        Some(cause) if is_lasting(&cause) && others >= majority => {
             BackendError::because(Fault::Unavailable, effect, message, cause)
         }
         Some(cause) => BackendError::because(cause.fault(), effect, message, cause),
@@ -146,13 +153,37 @@ pub(crate) fn too_few(
     }
 }
 
+/// Returns whether these errors leave too few members for a majority, and no further reply can change the fault that
+/// [`too_few`] gives. `answers`: the number of replies that are not errors.
+pub(crate) fn errors_decide(
+    members: usize,
+    majority: usize,
+    answers: usize,
+    errors: &[BackendError],
+) -> bool {
+    let (spare, lasting) = (members - majority, count_lasting(errors));
+    let unanswered = members - answers - errors.len();
+    errors.len() > spare && (lasting > spare || lasting + unanswered <= spare)
+}
+
+fn count_lasting(errors: &[BackendError]) -> usize {
+    errors.iter().filter(|error| is_lasting(error)).count()
+}
+
+fn is_lasting(error: &BackendError) -> bool {
+    !error.is_transient()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn error(fault: Fault) -> BackendError {
+        BackendError::new(fault, Effect::None, "a member's")
+    }
+
     #[test]
     fn an_error_is_lasting_if_no_majority_is_left() {
-        let error = |fault| BackendError::new(fault, Effect::None, "a member's");
         for (faults, expected) in [
             (&[][..], Fault::Unavailable),
             (&[Fault::Unavailable], Fault::Unavailable),
@@ -162,6 +193,24 @@ mod tests {
             let errors = faults.iter().copied().map(error).collect();
             let error = too_few(3, 2, errors, Effect::None);
             assert_eq!(error.fault(), expected, "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn errors_decide_once_no_reply_can_change_the_fault() {
+        for (faults, answers, expected) in [
+            (&[Fault::Unavailable][..], 0, false),
+            (&[Fault::Unavailable, Fault::Unavailable], 0, true),
+            (&[Fault::Unavailable, Fault::Denied], 0, false),
+            (&[Fault::Unavailable, Fault::Denied], 1, true),
+            (&[Fault::Denied, Fault::Denied], 0, true),
+        ] {
+            let errors: Vec<_> = faults.iter().copied().map(error).collect();
+            assert_eq!(
+                errors_decide(3, 2, answers, &errors),
+                expected,
+                "{faults:?}, {answers}"
+            );
         }
     }
 }

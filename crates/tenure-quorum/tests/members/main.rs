@@ -429,11 +429,53 @@ impl Faults for Distant {
     }
 }
 
+fn distant(store: &MemoryStore) -> Arc<dyn Backend> {
+    Arc::new(FaultyBackend::new(Distant(member(store))))
+}
+
+/// A quorum of a member that cannot be reached and two that can, the second later than the first.
+fn one_dead_one_distant(stores: &[MemoryStore; 3]) -> Arc<Quorum> {
+    let dead = Arc::new(FaultyBackend::new(Unreachable(member(&stores[0]), Effect::None)));
+    quorum(vec![dead, member(&stores[1]), distant(&stores[2])])
+}
+
+/// Places a claim of another client at one store.
+async fn take(store: &MemoryStore, mode: Mode) {
+    let mut other = Claim::clone(&claim(9));
+    other.mode = mode;
+    let not_after = member(store).clock().now() + Duration::from_secs(5);
+    let granted = member(store).acquire(Arc::new(other), not_after).await;
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
+}
+
+/// The dead member's error and the next member's reply come first, and are too few to decide.
+#[tokio::test(start_paused = true)]
+async fn a_mistake_of_the_caller_is_told_beside_a_dead_member() {
+    let stores = stores();
+    for store in &stores[1..] {
+        take(store, Mode::Read).await;
+    }
+    let error = acquire(&one_dead_one_distant(&stores), &claim(1)).await;
+    let error = error.expect_err("a mutex is asked for");
+    assert!(matches!(error.fault(), Fault::Mismatch { .. }), "{error:?}");
+}
+
+/// Otherwise the grant of the distant member, released in the background, would be in the way of the client's next claim.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_beside_a_dead_member_leaves_no_grant_behind() {
+    let stores = stores();
+    take(&stores[1], Mode::Exclusive).await;
+    let refused = acquire(&one_dead_one_distant(&stores), &claim(1)).await;
+    assert!(matches!(refused, Ok(AcquireReply::Waiting { .. })), "{refused:?}");
+    // sleep: a request that is under way arrives, in paused time.
+    tokio::time::sleep(Duration::from_millis(15)).await;
+    assert!(!is_held(&stores[2]).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_and_unlock_take_three_round_trips() {
     let stores = stores();
     lift_counter(&stores[0]).await;
-    let distant = |store| Arc::new(FaultyBackend::new(Distant(member(store)))) as Arc<dyn Backend>;
     let quorum = quorum(stores.iter().map(distant).collect());
     let began = tokio::time::Instant::now();
     let granted = acquire(&quorum, &claim(1)).await;
