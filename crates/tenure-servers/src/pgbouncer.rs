@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 
 use crate::installation::{Installation, ask};
@@ -20,6 +21,7 @@ const POOL: u32 = 4;
 const LOGINS: &str = "\
 host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
+local all all scram-sha-256
 ";
 
 /// The superuser, without a password. PgBouncer reads the passwords of other roles from the server.
@@ -35,14 +37,28 @@ pub struct PgBouncer {
 
 impl PgBouncer {
     /// Starts a PgBouncer for all databases and roles of a server. A client may get another connection to the server
-    /// for each transaction, of at most 4 for each role.
+    /// for each transaction, of at most 4 for each role. After a login at the server has failed, PgBouncer refuses clients
+    /// for one second, not for its default of 15.
     ///
     /// # Errors
     /// The system's error, or one with the output of PgBouncer if it does not start.
     pub fn start(server: &Postgres) -> io::Result<PgBouncer> {
+        PgBouncer::start_to(server, "127.0.0.1")
+    }
+
+    /// Starts a PgBouncer that connects to the server by its Unix socket.
+    ///
+    /// # Errors
+    /// As [`start`](PgBouncer::start).
+    pub fn start_by_socket(server: &Postgres) -> io::Result<PgBouncer> {
+        PgBouncer::start_to(server, &server.socket_folder().display().to_string())
+    }
+
+    /// `host`: the server's, or the folder of its socket.
+    fn start_to(server: &Postgres, host: &str) -> io::Result<PgBouncer> {
         let installation = Installation::new(USER, &[], &[], None)?;
         let port = Port::reserve()?;
-        write_settings(&installation, port.address(), server.address())?;
+        write_settings(&installation, port.address(), host, server.address().port())?;
         let process = launch(&installation, port.address())?;
         Ok(PgBouncer {
             process,
@@ -64,6 +80,11 @@ impl PgBouncer {
     /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// The folder with PgBouncer's Unix socket.
+    pub fn socket_folder(&self) -> &Path {
+        self.installation.folder()
     }
 
     /// The URL for clients, with the server's superuser, who needs no password.
@@ -96,26 +117,27 @@ impl Drop for PgBouncer {
     }
 }
 
-fn write_settings(installation: &Installation, address: SocketAddr, server: SocketAddr) -> io::Result<()> {
+fn write_settings(installation: &Installation, address: SocketAddr, host: &str, port: u16) -> io::Result<()> {
     let [settings, logins, roles] =
         [SETTINGS, "logins", "roles"].map(|name| installation.folder().join(name));
     let text = format!(
         "[databases]\n\
-         * = host=127.0.0.1 port={}\n\
+         * = host={host} port={port}\n\
          [pgbouncer]\n\
          listen_addr = 127.0.0.1\n\
          listen_port = {}\n\
-         unix_socket_dir =\n\
+         unix_socket_dir = {}\n\
          pool_mode = transaction\n\
          default_pool_size = {POOL}\n\
          max_client_conn = 1000\n\
+         server_login_retry = 1\n\
          auth_type = hba\n\
          auth_hba_file = {}\n\
          auth_file = {}\n\
          auth_user = postgres\n\
          admin_users = postgres\n",
-        server.port(),
         address.port(),
+        installation.folder().display(),
         logins.display(),
         roles.display(),
     );

@@ -135,7 +135,7 @@ async fn a_silent_server_fails_calls_and_keeps_locks() {
 /// A client behind a proxy, and one that is not, with a key.
 async fn behind_a_proxy(case: &Case) -> (Proxy, TestClient, TestClient, LockKey) {
     let proxy = Proxy::start(case.address()).await.expect("a port is free");
-    let far = case.clone().at(proxy.address()).with("command_timeout=500ms");
+    let far = case.clone().at(proxy.address());
     let far = far.fixture().await.client().await;
     let (near, key) = case.one().await;
     (proxy, far, near, key)

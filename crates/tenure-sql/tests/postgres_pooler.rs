@@ -5,6 +5,7 @@
 mod postgres;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -113,6 +114,59 @@ async fn a_lock_survives_a_restart_of_the_pooler() {
         }
         holder.release(&held).await.freed_it(&held);
         other.finds_free(&key, Mode::Exclusive).await;
+    }
+}
+
+/// Only the age of its server processes tells that such a pooler is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_prepared_behind_a_pooler_between_two_sockets_of_one_number() {
+    let server = start(&[]);
+    let pooler = Arc::new(Mutex::new(
+        PgBouncer::start_by_socket(&server.lock()).expect("PgBouncer starts"),
+    ));
+    let (port, real) = (server.lock().address().port(), pooler.lock().address().port());
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = pooler.lock().socket_folder().join(format!(".s.PGSQL.{real}"));
+    std::os::unix::fs::symlink(socket, folder.path().join(format!(".s.PGSQL.{port}"))).expect("a link");
+    for session in other_sessions(&pooler).await {
+        session.batch_execute("COMMIT").await.expect("it obeys");
+    }
+    // sleep: the server's processes must be older than any connection, also if connecting takes long.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for layout in LAYOUTS {
+        let case = Case::on(server.clone(), layout)
+            .await
+            .at(format!("localhost:{port}"));
+        let case = case.with(&format!("host={}", folder.path().display()));
+        let (client, key) = case.one().await;
+        client.finds_free(&key, Mode::Exclusive).await;
+        for session in other_sessions(&pooler).await {
+            let count = "SELECT count(*) FROM pg_prepared_statements";
+            let row = session.query_typed_one(count, &[]).await.expect("it answers");
+            assert_eq!(row.get::<_, i64>(0), 0, "{layout}");
+            session.batch_execute("COMMIT").await.expect("it obeys");
+        }
+    }
+}
+
+/// A pooler's port may be the client's by chance, so that it is not recognized, and some forget what their clients prepare.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prepared_statement_that_the_server_forgets_is_no_error() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await.with("connections=1");
+        let (schema, table) = (&case.schema, case.table());
+        let forgetful = format!(
+            "CREATE FUNCTION {schema}.forget() RETURNS trigger LANGUAGE plpgsql
+                 AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$;
+             CREATE TRIGGER forget AFTER UPDATE ON {table} EXECUTE FUNCTION {schema}.forget()"
+        );
+        script(&case.server, &forgetful).await;
+        let (client, key) = case.one().await;
+        let held = client.holds(&key, Mode::Exclusive).await;
+        for _ in 0..2 {
+            client.stays_alive(&held, Phase::Granted).await;
+        }
+        client.release(&held).await.freed_it(&held);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files that earlier versions wrote: their locks are listed, exclude others and are released.
 //!
 //! A sample in `samples/` is the output of `sqlite3 FILE .dump`, with the application ID. The test makes its times those of
-//! this machine.
+//! its own clock.
 #![cfg(unix)]
 
 mod fixture;
@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, LockKey, Loss,
-    Mode, Query, RenewReply, SystemClock, TokenRange,
+    Mode, Query, RenewReply, TokenRange,
 };
-use tenure_sql::sqlite::SqliteStore;
+use tenure_sql::sqlite::{self, SqliteStore};
+use tenure_testkit::ManualClock;
 use tenure_testkit::suite::shown;
 
 use fixture::{TestClient, connect, number, open, temp_lock_file};
@@ -99,8 +100,8 @@ async fn listed(store: &Arc<SqliteStore>) -> Vec<String> {
     page.items.iter().map(shown).collect()
 }
 
-/// Loads a sample, with the machine and the clock of this process: its last row was written just now.
-async fn load(sample: &str, path: &Path) {
+/// Loads a sample, with the machine of this process and this clock: its last row was written just now.
+async fn load(sample: &str, path: &Path, clock: &ManualClock) {
     let ours = path.with_extension("ours");
     open(&ours).await.expect("the file is made");
     let origin = "SELECT machine, clock_offset FROM store";
@@ -110,7 +111,7 @@ async fn load(sample: &str, path: &Path) {
     let file = connect(path);
     file.execute_batch(sample).expect("the sample is SQL");
     let written = number(&file, "SELECT max(written_at) FROM claim");
-    let now = i64::try_from(SystemClock.now().as_nanos()).expect("the machine was started this century");
+    let now = i64::try_from(clock.now().as_nanos()).expect("the clock was started this century");
     // As if written in another time namespace, so the store adds the difference to all times.
     let changed = file.execute(
         "UPDATE store SET machine = ?1, clock_offset = ?2",
@@ -132,18 +133,20 @@ fn samples() -> Vec<String> {
     samples
 }
 
-/// Opens each sample and calls `check` with its store.
-async fn for_each_sample(check: impl AsyncFn(Arc<SqliteStore>)) {
+/// Opens each sample and calls `check` with its store and its clock, which stands still: no reservation ends meanwhile.
+async fn for_each_sample(check: impl AsyncFn(Arc<SqliteStore>, ManualClock)) {
     for sample in samples() {
         let (_dir, path) = temp_lock_file();
-        load(&sample, &path).await;
-        check(open(&path).await.expect("every version opens it")).await;
+        let clock = ManualClock::new();
+        load(&sample, &path, &clock).await;
+        let opened = sqlite::open(Some(path), Arc::new(clock.clone())).await;
+        check(opened.expect("every version opens it"), clock).await;
     }
 }
 
 #[tokio::test]
 async fn the_locks_of_samples_are_listed() {
-    for_each_sample(async |store| {
+    for_each_sample(async |store, _| {
         let line = |key: &str, holders: &[(ClaimId, &str)], waiters: &[(ClaimId, &str)]| {
             let show = |(id, text): &(ClaimId, &str)| format!("{id} {text}");
             let holders: Vec<String> = holders.iter().map(show).collect();
@@ -176,7 +179,7 @@ async fn the_locks_of_samples_are_listed() {
 
 #[tokio::test]
 async fn the_locks_of_samples_exclude_others_until_they_are_released() {
-    for_each_sample(async |store| {
+    for_each_sample(async |store, _| {
         let newcomer = ClientId::from_random([0x47; 16]);
         for (number, key, mode) in [
             (1, "mutex", Mode::Exclusive),
@@ -229,7 +232,7 @@ async fn the_locks_of_samples_exclude_others_until_they_are_released() {
 
 #[tokio::test]
 async fn ended_claims_of_samples_stay_ended() {
-    for_each_sample(async |store| {
+    for_each_sample(async |store, clock| {
         let evicted = unfair(ANN, 4, "evicted", Mode::Exclusive);
         let renewed = renew(&store, &evicted).await;
         let by_operator = Some(Arc::from("operator"));
@@ -240,6 +243,8 @@ async fn ended_claims_of_samples_stay_ended() {
         for claim in [evicted, unfair(EVE, 2, "ended", Mode::Exclusive)] {
             let reply = acquire(&store, &claim).await;
             assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
+            // The cooldown of the eviction ends.
+            clock.advance(Duration::from_secs(1));
             let mut client = TestClient::new(store.clone());
             client.wait(claim.at.key.as_str(), Fairness::Unfair).await;
         }

@@ -11,7 +11,7 @@ use super::rows::{LeaseRows, token_run};
 use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::error::Failure;
-use crate::server::findings::find;
+use crate::server::findings::{find, time_here};
 
 impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn list(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
@@ -49,9 +49,9 @@ impl<S: LeaseSession> LeaseRows<S> {
     }
 
     pub(super) async fn find_weaknesses(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
-        let config = &self.pool.config;
+        let (config, begun) = (&self.pool.config, time_here());
         let facts = self.pool.with(async |session| session.facts(config).await);
         let facts = facts.await.map_err(Failure::into_error)?;
-        Ok(find(facts, S::CHECKS, config))
+        Ok(find(facts, S::CHECKS, config, begun))
     }
 }

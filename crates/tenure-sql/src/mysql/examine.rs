@@ -15,7 +15,7 @@ const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_fo
     'rpl_semi_sync_source_enabled', 'sync_binlog', 'time_zone', 'transaction_isolation', 'tx_isolation', 'wsrep_on')";
 
 const COUNTERS: &str = "SHOW STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_clients',
-    'Rpl_semi_sync_source_clients', 'Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size')";
+    'Rpl_semi_sync_source_clients', 'Slaves_running', 'Ssl_cipher', 'Threads_connected', 'wsrep_cluster_size')";
 
 /// The server's time, and how far the time of sessions with default settings is from this session's, in hours.
 const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) UNION ALL
@@ -25,12 +25,17 @@ const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC
 const REPLICAS: &str =
     "SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
+/// The servers that this one replicates, on MySQL. MariaDB counts them in `Slaves_running`.
+const SOURCES: &str =
+    "SELECT 'slaves_running', COUNT(*) FROM performance_schema.replication_connection_status
+    WHERE service_state <> 'OFF'";
+
 /// The statements that need permissions.
 const STATEMENTS: [&str; 10] = [
     "take", "insert", "look", "renew", "release", "clear", "evict", "settle", "list", "sweep",
 ];
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     Check::danger(
         |server| server.number("innodb_flush_log_at_trx_commit") != 1,
         "the server does not write each transaction to stable storage (`innodb_flush_log_at_trx_commit` is not 1)",
@@ -50,6 +55,12 @@ const CHECKS: [Check; 9] = [
         |server| server.is_on("read_only"),
         "the server is read-only",
         "no lock can be acquired or released: name the primary server",
+    ),
+    Check::warning(
+        |server| server.number("slaves_running") > 0 && !server.is_on("read_only"),
+        "this server is a replica of another one, and accepts writes",
+        "clients that name the other server can hold the same lock: let all clients name the primary server, and set \
+         `read_only` on its replicas",
     ),
     Check::warning(
         |server| server.number("replicas") > 0 && !waits_for_replicas(server),
@@ -99,11 +110,13 @@ impl Examined for MySqlSession {
 
     async fn facts(&mut self, config: &Config) -> Result<Facts, Failure> {
         let mut facts = Facts::default();
+        // Servers may come without these tables, or not let the user read them.
+        for query in [REPLICAS, SOURCES] {
+            let _ = facts.ask(self, query).await;
+        }
         for query in [SETTINGS, COUNTERS, TIMES] {
             facts.ask(self, query).await?;
         }
-        // Servers may come without this table.
-        let _ = facts.ask(self, REPLICAS).await;
         if facts.number("seconds") != 0 {
             facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
         }
@@ -145,6 +158,14 @@ mod tests {
         let group = |mode| found(&[("group_replication_single_primary_mode", mode)], 0);
         assert!(group("OFF")[0].contains("several accept writes"));
         assert_eq!(group("ON"), [""; 0]);
+    }
+
+    #[test]
+    fn a_replica_is_found_unless_it_refuses_writes() {
+        let replica = |read_only| found(&[("slaves_running", "1"), ("read_only", read_only)], 0);
+        assert!(replica("OFF")[0].contains("is a replica of another one"));
+        assert!(replica("ON")[0].contains("is read-only"));
+        assert_eq!(replica("ON").len(), 1);
     }
 
     #[test]

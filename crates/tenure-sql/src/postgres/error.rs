@@ -51,6 +51,15 @@ pub(super) fn refused_login(error: &Error, config: &Config) -> BackendError {
     unreachable(address, why)
 }
 
+/// Returns whether the server does not know a statement that was prepared, or knows one of that name already: a pooler has sent
+/// it to another server process. The statement had no effect.
+pub(super) fn is_of_preparing(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT)
+    )
+}
+
 fn ends_session(refusal: &DbError) -> bool {
     matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }

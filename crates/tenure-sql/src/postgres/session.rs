@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use futures_util::TryStreamExt;
@@ -16,7 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Connection, Row};
 use tokio_util::either::Either;
 
-use super::error::{failure, is_of_commit, refused_login, uncertain};
+use super::error::{failure, is_of_commit, is_of_preparing, refused_login, uncertain};
 use crate::server::config::{Config, Place, TlsMode};
 use crate::server::dial::{Session, look_up, user};
 use crate::server::error::{Failure, not_writable, unreachable};
@@ -32,14 +33,20 @@ type Tls = tokio_postgres::NoTls;
 const GREETING: &str =
     "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
     (extract(epoch FROM {clock}) * 1000000)::bigint AS time, inet_client_port() AS client_port,
-    current_setting('port')::int AS port";
+    current_setting('port')::int AS port, (SELECT (extract(epoch FROM clock_timestamp() - backend_start) * 1000000)::bigint
+        FROM pg_stat_get_activity(pg_backend_pid())) AS age";
 
 /// A stream of bytes to and from a server.
 type Stream = Either<TcpStream, UnixStream>;
 
-/// A column of the greeting, and what it has if nothing stands between the client and the server: the port of our end of the
-/// connection, or the number in the socket's name. A pooler's socket has another number than the server's.
-type Peer = (&'static str, u16);
+/// Our end of a connection, to find out whether the server process at the other end of it is ours alone.
+struct End {
+    /// The port of our end, or the number in the socket's name.
+    port: u16,
+    is_socket: bool,
+    /// Time before we connected.
+    began: Instant,
+}
 
 /// The statements that the server knows, with their texts. There are few, of different lengths, so comparing them takes less
 /// time than hashing a text of a kilobyte.
@@ -85,16 +92,22 @@ impl Session for PgSession {
     }
 
     async fn connect(config: &Config, tls: &Tls, place: &Place) -> Result<Self, BackendError> {
-        let (host, (stream, peer)) = match place {
+        let (host, (stream, end)) = match place {
             Place::Host(host) => {
                 let opened = open(&look_up(host).await?).await;
                 (host.name(), opened.map_err(|error| unreachable(host, error))?)
             }
             Place::Socket(folder, port) => {
                 let path = folder.join(format!(".s.PGSQL.{port}"));
+                let began = Instant::now();
                 let opened = UnixStream::connect(&path).await;
                 let opened = opened.map_err(|error| unreachable(path.display(), error))?;
-                ("localhost", (Either::Right(opened), ("port", *port)))
+                let end = End {
+                    port: *port,
+                    is_socket: true,
+                    began,
+                };
+                ("localhost", (Either::Right(opened), end))
             }
         };
         let connector = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls.clone(), host);
@@ -115,11 +128,10 @@ impl Session for PgSession {
             return Err(not_writable(&config.address(), why));
         }
         let time: i64 = answer.try_get("time").unwrap_or_default();
-        let seen: Option<i32> = answer.try_get(peer.0).ok().flatten();
         Ok(Self {
             server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
             clock: config.clock.clone(),
-            prepared: (seen == Some(peer.1.into())).then(Prepared::new),
+            prepared: end.is_direct(&answer).then(Prepared::new),
             client,
             link,
         })
@@ -140,8 +152,12 @@ impl Session for PgSession {
     }
 
     async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
-        let query = query(&self.client, self.prepared.as_mut(), sql, params);
-        let answer = self.link.drive(query).await;
+        let mut answer = self.query(sql, params).await;
+        if self.prepared.is_some() && answer.as_ref().is_err_and(is_of_preparing) {
+            // A pooler whose port happens to be ours, or that forgets what its clients have prepared.
+            self.prepared = None;
+            answer = self.query(sql, params).await;
+        }
         let answer = answer.map_err(|error| failure(&error))?;
         match mem::take(&mut self.link.warned) {
             true => Err(uncertain().into()),
@@ -152,6 +168,32 @@ impl Session for PgSession {
     async fn script(&mut self, script: &str) -> Result<(), Failure> {
         let ran = self.link.drive(self.client.batch_execute(script)).await;
         ran.map_err(|error| failure(&error))
+    }
+}
+
+impl End {
+    /// Returns whether nothing stands between the client and the server. A pooler is recognized by the port that the server
+    /// sees, or its lack for a socket, and by a server process that is older than our connection.
+    fn is_direct(&self, greeting: &Row) -> bool {
+        let port = |column| greeting.try_get::<_, Option<i32>>(column).ok().flatten();
+        let expected = Some(i32::from(self.port));
+        let is_our_port = match self.is_socket {
+            true => port("client_port").is_none() && port("port") == expected,
+            false => port("client_port") == expected,
+        };
+        // The server does not tell the age to a role that has taken another's place.
+        let age = greeting.try_get::<_, Option<i64>>("age").ok().flatten();
+        let is_older = |age: i64| {
+            u64::try_from(age).map_or(true, |age| Duration::from_micros(age) > self.began.elapsed())
+        };
+        is_our_port && !age.is_some_and(is_older)
+    }
+}
+
+impl PgSession {
+    async fn query(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, tokio_postgres::Error> {
+        let query = query(&self.client, self.prepared.as_mut(), sql, params);
+        self.link.drive(query).await
     }
 }
 
@@ -230,11 +272,17 @@ fn cell(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error
     Ok(number.map(|number| number.to_string()))
 }
 
-async fn open(addresses: &[SocketAddr]) -> io::Result<(Stream, Peer)> {
+async fn open(addresses: &[SocketAddr]) -> io::Result<(Stream, End)> {
+    let began = Instant::now();
     let stream = TcpStream::connect(addresses).await?;
     stream.set_nodelay(true)?;
     let port = stream.local_addr()?.port();
-    Ok((Either::Left(stream), ("client_port", port)))
+    let end = End {
+        port,
+        is_socket: false,
+        began,
+    };
+    Ok((Either::Left(stream), end))
 }
 
 async fn settings(config: &Config, place: &Place) -> Result<tokio_postgres::Config, BackendError> {

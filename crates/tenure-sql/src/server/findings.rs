@@ -106,12 +106,19 @@ const COMMON: [Check; 3] = [
     ),
 ];
 
+/// Time since 1970 by this machine's clock.
+pub(crate) fn time_here() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
 /// Runs the checks of a kind of database, and those for each kind. Expects `time`, in microseconds since 1970, and
-/// `is_encrypted` among the facts, and adds those that the settings tell.
-pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config) -> Vec<Finding> {
-    let here = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+/// `is_encrypted` among the facts, and adds those that the settings tell. The facts were asked for from `begun` on.
+pub(crate) fn find(mut facts: Facts, checks: &[Check], config: &Config, begun: Duration) -> Vec<Finding> {
     let there = Duration::from_micros(facts.number("time").unsigned_abs());
-    let difference = here.abs_diff(there).as_secs_f64();
+    // The server told its time between `begun` and now.
+    let difference = there
+        .abs_diff(there.clamp(begun, time_here().max(begun)))
+        .as_secs_f64();
     if difference > 1.0 {
         facts.add("clock_difference", format!("{difference:.1}"));
     }

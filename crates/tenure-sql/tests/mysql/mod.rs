@@ -179,6 +179,10 @@ impl Subject for Case {
         Call::new(open(self.config()))
     }
 
+    fn passes_without_sleep(&self) -> bool {
+        true
+    }
+
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let step = format!("UPDATE step SET us = us + {}", time.as_micros());

@@ -35,6 +35,8 @@ impl Clock for OffsetClock {
 /// A table of locks in a schema of its own, and the settings of its clients.
 #[derive(Clone)]
 pub(crate) struct Case {
+    /// Dropped before the server: otherwise a new case, with a new server, could still find the pooler of the old one.
+    pooler: Option<Arc<Mutex<PgBouncer>>>,
     pub(crate) server: Arc<Mutex<Postgres>>,
     pub(crate) schema: String,
     pub(crate) layout: &'static str,
@@ -45,7 +47,6 @@ pub(crate) struct Case {
     options: String,
     idle: Option<Duration>,
     restarts: bool,
-    pooler: Option<Arc<Mutex<PgBouncer>>>,
 }
 
 /// Returns what the cases of this program share. It ends with the last case that uses it.
@@ -137,6 +138,7 @@ impl Case {
     pub(crate) async fn on(server: Arc<Mutex<Postgres>>, layout: &'static str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let case = Case {
+            pooler: None,
             server,
             schema: format!("case_{}", NUMBER.fetch_add(1, Ordering::Relaxed)),
             layout,
@@ -145,7 +147,6 @@ impl Case {
             options: String::new(),
             idle: None,
             restarts: false,
-            pooler: None,
         };
         let (schema_name, table) = (&case.schema, case.table());
         let ddl = schema(&case.config()).expect("it is in this build");
@@ -324,6 +325,10 @@ impl Subject for Case {
     fn client(&self) -> Call<Arc<dyn Backend>> {
         let config = self.config();
         Call::new(open(config))
+    }
+
+    fn passes_without_sleep(&self) -> bool {
+        true
     }
 
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
