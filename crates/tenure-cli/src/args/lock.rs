@@ -44,7 +44,8 @@ pub struct LockArgs {
 
     /// How long to wait for the lock (default: for ever)
     ///
-    /// Connecting to the store is part of it, but has at least a second. The lock is tried at least once, so `0s` does not wait.
+    /// Connecting to the store is part of it, but has at least a second, and 30 s without this option. The lock is tried at
+    /// least once, so `0s` does not wait.
     #[arg(short, long, value_name = "D", value_parser = parse_duration)]
     #[arg(
         allow_hyphen_values = true,
@@ -53,7 +54,7 @@ pub struct LockArgs {
     )]
     wait: Option<Duration>,
 
-    /// Do not wait at all
+    /// Do not wait for the lock; a store that does not answer is given up after some 5 s
     #[arg(short, long, help_heading = "Waiting")]
     no_wait: bool,
 

@@ -26,8 +26,8 @@ pub fn list(keys: &[KeyStatus]) -> String {
     aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"], &rows)
 }
 
-/// Formats the text of `show`: one key, its holders and its waiters in order.
-pub fn show(status: &KeyStatus) -> String {
+/// Formats the text of `show`: one key, its holders and its waiters in order. `only_fair`: unfair waiters are not shown.
+pub fn show(status: &KeyStatus, only_fair: bool) -> String {
     let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
     let mut text = format!("{}{kind}\n", escape_control(&status.key));
     if status.holders.is_empty() {
@@ -46,9 +46,10 @@ pub fn show(status: &KeyStatus) -> String {
     }
     match &status.waiters {
         None => text.push_str("\nwaiters unknown: this store does not show them\n"),
-        Some(waiters) if waiters.is_empty() => {
-            text.push_str("\nno waiters (only fair waiters are shown)\n");
-        }
+        Some(waiters) if waiters.is_empty() => text.push_str(match only_fair {
+            true => "\nno waiters (only fair waiters are shown)\n",
+            false => "\nno waiters\n",
+        }),
         Some(waiters) => {
             let rows: Vec<Vec<String>> = waiters
                 .iter()
@@ -203,7 +204,7 @@ free          -          -           -                 -      1
     #[test]
     fn one_key_shows_its_holders_and_its_queue() {
         assert_eq!(
-            show(&keys()[0]),
+            show(&keys()[0], true),
             "\
 backup (mutex)
 
@@ -215,8 +216,9 @@ PLACE  WAITER      MODE       CLAIM
 -      cy@host:3   exclusive  claim-cy@host:3
 "
         );
-        assert!(show(&keys()[1]).ends_with("\nno waiters (only fair waiters are shown)\n"));
-        assert!(show(&keys()[2]).ends_with("\nwaiters unknown: this store does not show them\n"));
-        assert!(show(&keys()[3]).contains("\nnot held\n"));
+        assert!(show(&keys()[1], true).ends_with("\nno waiters (only fair waiters are shown)\n"));
+        assert!(show(&keys()[1], false).ends_with("\nno waiters\n"));
+        assert!(show(&keys()[2], true).ends_with("\nwaiters unknown: this store does not show them\n"));
+        assert!(show(&keys()[3], true).contains("\nnot held\n"));
     }
 }

@@ -24,16 +24,15 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         None => ReleaseTarget::All(key.clone()),
     };
     let client = connect_if_present(global, Intent::Evict).await?;
-    let freed = client
-        .evict(target)
-        .await
-        .map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
-    if !freed.is_empty() {
+    let freed = client.evict(target).await;
+    if freed.as_ref().is_ok_and(|freed| !freed.is_empty()) {
         // After an eviction, no client can acquire the key during the cooldown. Wait for its end, so that the key is
         // free when this verb ends.
         tokio::time::sleep(HANDOVER_WINDOW).await;
     }
+    // `tenure` disconnects after an error, too: a quorum then repeats the eviction at servers that did not confirm it.
     disconnect(&client).await;
+    let freed = freed.map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
     let evicted = Evicted {
         key: key.as_str(),
         freed: freed.iter().map(ToString::to_string).collect(),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use tenure::backend::Order;
 use tenure::inspect::{HolderStatus, LockStatus, Query, WaiterStatus};
 use tenure::{Client, HolderId, Kind, Mode};
 
@@ -84,8 +85,10 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
         waiters: client.profile().inspection.queue.then(Vec::new),
     };
     let status = found.items.first().map_or_else(free, status);
+    // A store that keeps one order for all shows all waiters.
+    let only_fair = client.profile().mutex != Order::FifoForBoth;
     disconnect(&client).await;
-    output::print_json_or_text(global.json, &status, || output::show(&status))?;
+    output::print_json_or_text(global.json, &status, || output::show(&status, only_fair))?;
     Ok(0)
 }
 

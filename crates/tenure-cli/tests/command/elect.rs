@@ -62,7 +62,7 @@ fn candidates_lead_in_the_order_of_their_arrival() {
 #[test]
 fn losing_the_lead_stops_the_command_and_campaigns_again() {
     let fixture = Fixture::new();
-    let candidate = elect(&fixture, &["--lease", "1s"], STAY);
+    let candidate = elect(&fixture, &["--lease", "3s"], STAY);
     for term in 1..=2 {
         let pid = fixture.pids("terms", term)[term - 1];
         assert!(alive(pid));
@@ -81,7 +81,7 @@ fn losing_the_lead_stops_the_command_and_campaigns_again() {
 #[test]
 fn a_stopped_candidate_does_not_keep_its_command_alive() {
     let fixture = Fixture::new();
-    let first = elect(&fixture, &["--lease", "1s"], STAY);
+    let first = elect(&fixture, &["--lease", "3s"], STAY);
     let pids = fixture.pids("terms", 1);
     first.send(Signal::STOP);
     let second = elect(&fixture, &[], "touch led2; exec sleep 600");
@@ -147,7 +147,7 @@ fn a_signal_while_the_command_is_stopped_ends_the_candidacy() {
 fn on_lost_kill_sends_no_term() {
     let fixture = Fixture::new();
     let script = "trap 'touch got_term' TERM; echo $$ >> terms; while :; do sleep 0.02; done";
-    let candidate = elect(&fixture, &["--lease", "1s", "--on-lost", "kill"], script);
+    let candidate = elect(&fixture, &["--lease", "3s", "--on-lost", "kill"], script);
     fixture.pids("terms", 1);
     fixture.evict("chair");
     fixture.pids("terms", 2);
@@ -158,7 +158,7 @@ fn on_lost_kill_sends_no_term() {
 #[test]
 fn elect_exits_123_when_a_term_reaches_max_hold() {
     let fixture = Fixture::new();
-    let candidate = elect(&fixture, &["--max-hold", "1s", "--lease", "1s"], STAY);
+    let candidate = elect(&fixture, &["--max-hold", "1s", "--lease", "3s"], STAY);
     let pids = fixture.pids("terms", 1);
     let done = candidate.finish();
     assert_eq!(done.code, 123, "{done:?}");

@@ -41,7 +41,7 @@ fn the_default_label_names_the_user_without_an_environment() {
 fn a_loss_is_printed_once_and_with_verbose_twice() {
     let fixture = Fixture::new();
     let count_lines = |flag: &[&str]| {
-        let mut hold = fixture.command(&[flag, &["hold", "k", "--lease", "1s", "--no-stdin"]].concat());
+        let mut hold = fixture.command(&[flag, &["hold", "k", "--lease", "3s", "--no-stdin"]].concat());
         let hold = crate::fixture::Process::of(hold.spawn().expect("it starts"));
         crate::fixture::wait_for("the lock", || {
             fixture.call(&["--json", "ls", "k"]).objects().len() == 1
@@ -87,8 +87,8 @@ fn verbose_tells_of_the_grant_and_the_release() {
 fn the_label_of_an_evictor_is_escaped_for_the_holder() {
     let fixture = Fixture::new();
     for verb in [
-        &["hold", "k", "--no-stdin", "--lease", "1s"][..],
-        &["run", "k", "--lease", "1s", "--", "sleep", "600"],
+        &["hold", "k", "--no-stdin", "--lease", "3s"][..],
+        &["run", "k", "--lease", "3s", "--", "sleep", "600"],
     ] {
         let holder = fixture.start(verb);
         crate::fixture::wait_for("the lock", || {

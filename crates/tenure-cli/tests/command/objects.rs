@@ -88,7 +88,7 @@ fn the_help_of_the_other_verbs_explains_every_field() {
 #[test]
 fn the_help_of_hold_explains_every_event_and_field() {
     let fixture = Fixture::new();
-    let first = fixture.hold(&["k", "--lease", "1s"]);
+    let first = fixture.hold(&["k", "--lease", "6s"]);
     let several = fixture.hold(&["a", "b"]);
     let mut events = vec![
         first.next("acquired"),
@@ -100,7 +100,7 @@ fn the_help_of_hold_explains_every_event_and_field() {
         names.iter().map(|name| hold.next(name)).collect()
     };
     events.extend(wait(&["k", "-n"], &["busy"]));
-    events.extend(wait(&["k", "-w", "100ms"], &["waiting", "timeout"]));
+    events.extend(wait(&["k", "-w", "2s"], &["waiting", "timeout"]));
     let mut cancelled = fixture.hold(&["k"]);
     events.push(cancelled.next("waiting"));
     cancelled.close_stdin();

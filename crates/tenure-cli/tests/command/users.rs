@@ -11,6 +11,8 @@ use rustix::process::Signal;
 use crate::fixture::{Done, Fixture, Process};
 
 const NOBODY: u32 = 65_534;
+/// A user that has no other process.
+const LONELY: u32 = 54_323;
 /// A group ID that no user has.
 const GROUP: u32 = 54_321;
 
@@ -274,6 +276,39 @@ fn users_of_a_group_share_a_file_in_a_directory_of_the_group() {
         }
         for name in ["l.db", "l.db-wal", "l.db-shm"] {
             fs::remove_file(shared.path(name)).expect("root may do that");
+        }
+    }
+}
+
+/// The limit of processes (RLIMIT_NPROC) counts a user's threads too. It does not hold for root.
+#[test]
+fn a_lack_of_threads_is_reported_as_such() {
+    if !is_root() {
+        return;
+    }
+    let shared = Shared::new();
+    let file = format!("sqlite:{}", shared.path("l.db").display());
+    let [user, group] = [format!("--reuid={LONELY}"), format!("--regid={LONELY}")];
+    for limit in 1..=4 {
+        for url in [
+            &file,
+            "redis://localhost:1",
+            "redlock://localhost:1,localhost:2",
+            "etcd://localhost:1",
+            "zookeeper://localhost:1",
+            "postgres://u@localhost:1/d?layout=version",
+            "mysql://u@localhost:1/d?layout=version",
+        ] {
+            let mut run = Command::new("setpriv");
+            run.args([&*user, &*group, "--clear-groups", "prlimit"])
+                .arg(format!("--nproc={limit}:{limit}"))
+                .arg(&shared.program)
+                .args(["--url", url, "run", "-n", "k", "--", "true"])
+                .env_remove("TENURE_URL")
+                .current_dir("/");
+            let done = Done::by(&mut run);
+            assert!([0, 125, 126].contains(&done.code), "{limit} {url}: {done:?}");
+            assert!(!done.stderr.contains("panicked"), "{limit} {url}: {done:?}");
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_line_on_the_terminal_names_the_holder_and_is_erased() {
 fn the_line_is_erased_when_the_wait_ends_without_the_lock() {
     let fixture = Fixture::new();
     let holder = fixture.holding(&["k", "--label", "ann"]);
-    let limited = Terminal::start(&fixture, &["run", "k", "-w", "1500ms", "--", "true"]);
+    let limited = Terminal::start(&fixture, &["run", "k", "-w", "5s", "--", "true"]);
     let (code, text) = limited.finish();
     let (_, rest) = text.rsplit_once(ERASE).expect("the line was erased");
     assert_eq!(code, 124);
@@ -113,8 +113,7 @@ fn a_short_wait_and_a_quiet_one_show_no_line() {
 fn without_a_terminal_one_plain_line_comes_after_10_s() {
     let fixture = Fixture::new();
     let holder = fixture.holding(&["k", "--label", "ann"]);
-    let start =
-        |flags: &[&str]| fixture.start(&[flags, &["run", "k", "-w", "11500ms", "--", "true"]].concat());
+    let start = |flags: &[&str]| fixture.start(&[flags, &["run", "k", "-w", "16s", "--", "true"]].concat());
     let runs = [start(&[]), start(&["-q"]), start(&["--json"])];
     let [plain, quiet, json] = runs.map(|run| run.finish().stderr);
     let lines: Vec<&str> = plain.lines().collect();

@@ -70,18 +70,21 @@ fn term_and_kill_come_at_their_times() {
     let fixture = Fixture::new();
     let begun = Instant::now();
     let run = fixture.shell(
-        &["term=500", "kill=1000"],
-        "trap 'echo term >> log' TERM; echo $$ > pids; while :; do sleep 0.02; done",
+        &["ready=0", "term=500", "kill=3000"],
+        "trap 'echo term >> log' TERM; echo $$ > pids; touch ready; while :; do sleep 0.02; done",
     );
     let pids = fixture.pids("pids", 1);
+    run.wait_for_line("ready");
+    let ready = Instant::now();
     run.wait_for_line("TermSent(Deadline)");
-    let termed = begun.elapsed();
-    run.wait_for_line("KillSent(Deadline)");
-    let killed = begun.elapsed();
+    let (termed, of_term) = (begun.elapsed(), ready.elapsed());
     run.finish().assert_ended(137, "Some(Deadline)");
+    let (killed, of_kill) = (begun.elapsed(), ready.elapsed());
+    assert!(termed >= Duration::from_millis(500), "{termed:?}");
+    assert!(killed >= Duration::from_millis(3000), "{killed:?}");
     // The upper bounds allow for a busy machine, but not for a guardian that missed its deadline.
-    assert!((500..1000).contains(&termed.as_millis()), "{termed:?}");
-    assert!((1000..2000).contains(&killed.as_millis()), "{killed:?}");
+    assert!(of_term < Duration::from_millis(3000), "{of_term:?}");
+    assert!(of_kill < Duration::from_millis(6000), "{of_kill:?}");
     assert_eq!(
         std::fs::read_to_string(fixture.path("log")).expect("the trap has run"),
         "term\n"
@@ -90,33 +93,33 @@ fn term_and_kill_come_at_their_times() {
 }
 
 fn the_last_deadline_stops_the_command() {
-    let hears_term = "trap 'touch log' TERM; while :; do sleep 0.02; done";
+    let hears_term = "trap 'touch log' TERM; touch ready; while :; do sleep 0.02; done";
     for (deadline, words, script, code, stopped_by) in [
         (
             "without grace",
-            &["term=500", "kill=500"][..],
+            &["ready=0", "term=500", "kill=500"][..],
             hears_term,
             137,
             "Some(Deadline)",
         ),
         (
             "moved on",
-            &["term=400", "kill=800", "renew=100"],
-            "sleep 1.5; exit 3",
+            &["term=3000", "kill=4000", "renew=100"],
+            "sleep 5; exit 3",
             3,
             "None",
         ),
         (
             "moved back",
-            &["term=600000", "kill=600000", "back=300"],
+            &["ready=0", "term=600000", "kill=600000", "back=300"],
             hears_term,
             137,
             "Some(Deadline)",
         ),
         (
             "waived",
-            &["term=900", "kill=900", "waive=1"],
-            "sleep 2; exit 4",
+            &["term=3000", "kill=3000", "waive=1"],
+            "sleep 4; exit 4",
             4,
             "None",
         ),
@@ -135,16 +138,18 @@ fn the_last_deadline_stops_the_command() {
 
 fn a_loss_sends_term_and_then_kill() {
     let fixture = Fixture::new();
-    let script = "trap 'echo term >> log' TERM; while :; do sleep 0.02; done";
-    let run = fixture.shell(&[&FAR[..], &["stop=300", "grace=300"]].concat(), script);
+    let script = "trap 'echo term >> log' TERM; touch ready; while :; do sleep 0.02; done";
+    let words = ["ready=0", "stop=300", "grace=3000"];
+    let run = fixture.shell(&[&FAR[..], &words].concat(), script);
     run.finish().assert_ended(137, "Some(Lost)");
     assert_eq!(
         std::fs::read_to_string(fixture.path("log")).expect("the trap has run"),
         "term\n"
     );
+    let fixture = Fixture::new();
     let polite = fixture.shell(
-        &[&FAR[..], &["stop=300", "grace=60000"]].concat(),
-        "trap 'exit 5' TERM; while :; do sleep 0.02; done",
+        &[&FAR[..], &["ready=0", "stop=300", "grace=60000"]].concat(),
+        "trap 'exit 5' TERM; touch ready; while :; do sleep 0.02; done",
     );
     assert_eq!(polite.finish().code, 5);
 }
@@ -153,10 +158,14 @@ fn descendants_outside_the_group_get_term_too() {
     let fixture = Fixture::new();
     let away = "trap 'touch got_term; exit' TERM; echo $$ > away; while :; do sleep 0.02; done";
     let script = format!(
-        "setsid sh -c \"{}\" & trap : TERM; echo $$ > pids; while :; do sleep 0.02; done",
+        "setsid sh -c \"{}\" & trap : TERM; echo $$ > pids; \
+         while ! [ -s away ]; do sleep 0.02; done; touch ready; while :; do sleep 0.02; done",
         away.replace('$', "\\$")
     );
-    let run = fixture.shell(&[&FAR[..], &["stop=700", "grace=60000"]].concat(), &script);
+    let run = fixture.shell(
+        &[&FAR[..], &["ready=0", "stop=100", "grace=60000"]].concat(),
+        &script,
+    );
     let leader = fixture.pids("pids", 1)[0];
     fixture.pids("away", 1);
     run.wait_for_line("TermSent(Lost)");
@@ -176,8 +185,8 @@ fn descendants_are_killed_when_the_command_ends() {
 fn descendants_outside_the_group_die_at_the_deadline() {
     let fixture = Fixture::new();
     let run = fixture.shell(
-        &["term=1200", "kill=1500"],
-        &format!("trap : TERM; {ESCAPE}; while :; do wait; done"),
+        &["ready=0", "term=2500", "kill=3000"],
+        &format!("trap : TERM; {ESCAPE}; touch ready; while :; do wait; done"),
     );
     let pids = fixture.pids("pids", 4);
     assert!(pids.iter().all(|&pid| alive(pid)), "the deadline has not come");
@@ -202,17 +211,18 @@ fn everything_dies_at_the_deadline_while_tenure_is_stopped() {
     let fixture = Fixture::new();
     let begun = Instant::now();
     let run = fixture.shell(
-        &["term=1000", "kill=1500", "renew=100"],
-        &format!("trap : TERM; {ESCAPE}; while :; do wait; done"),
+        &["ready=0", "term=1000", "kill=1500", "renew=100"],
+        &format!("trap : TERM; {ESCAPE}; touch ready; while :; do wait; done"),
     );
     let pids = fixture.pids("pids", 4);
+    run.wait_for_line("ready");
     run.send(Signal::STOP);
     let stopped = begun.elapsed();
     wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
     let took = begun.elapsed();
     run.send(Signal::CONT);
     assert!(
-        took < stopped + Duration::from_millis(1500) + Duration::from_millis(1000),
+        took < stopped + Duration::from_millis(1500) + Duration::from_millis(3000),
         "{took:?} after {stopped:?}"
     );
     run.finish().assert_ended(137, "Some(Deadline)");
@@ -223,14 +233,14 @@ fn a_command_that_keeps_forking_is_ended() {
     let marker = format!("600.{}", std::process::id());
     for script in [
         // Each process leaves the group, and the shell never stops starting others.
-        format!("touch begun; while :; do setsid sleep {marker} & done"),
+        format!("touch ready; while :; do setsid sleep {marker} & done"),
         // Each process starts the next in a new session and ends, so that no process id lives for long.
-        format!("sh ./{marker}; touch begun; exec sleep 600"),
+        format!("sh ./{marker}; touch ready; exec sleep 600"),
     ] {
         let fixture = Fixture::new();
         fixture.write(&marker, &format!("setsid sh ./{marker} & exit 0"), 0o600);
-        let run = fixture.shell(&["term=1200", "kill=1200"], &script);
-        fixture.wait_for_file("begun");
+        let run = fixture.shell(&["ready=0", "term=1200", "kill=1200"], &script);
+        fixture.wait_for_file("ready");
         assert_eq!(run.finish().code, 137);
         assert_eq!(running(&marker), 0, "{script}");
     }

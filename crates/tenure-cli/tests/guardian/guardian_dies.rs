@@ -51,7 +51,8 @@ fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
 
 fn a_stopped_guardian_does_not_save_the_command() {
     let fixture = Fixture::new();
-    let run = fixture.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
+    let script = format!("{ESCAPE}; touch ready; wait");
+    let run = fixture.shell(&["ready=0", "term=2500", "kill=3000"], &script);
     assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
 }
 

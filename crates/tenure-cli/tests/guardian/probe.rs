@@ -3,7 +3,8 @@
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds: `term` and `kill` (the deadline), `renew`
 //! (interval at which the deadline is sent again), `waive` (no deadline once the command has begun), `stop` (when the
 //! lock is lost) and `grace` (time from TERM to KILL after this loss), `back` (when the deadline moves back to the
-//! present). With `stopped`, the probe waits before the start until the test has stopped the guardian.
+//! present). With `stopped`, the probe waits before the start until the test has stopped the guardian. With `ready`, all
+//! times count from when the command has written the file `ready`; the probe then prints `ready`.
 
 use std::collections::HashMap;
 use std::env;
@@ -21,8 +22,8 @@ use crate::fixture::{stat_field, wait_for};
 
 pub(crate) const NAME: &str = "guardian-probe";
 
-const WORDS: [&str; 8] = [
-    "term", "kill", "renew", "stop", "back", "grace", "waive", "stopped",
+const WORDS: [&str; 9] = [
+    "term", "kill", "renew", "stop", "back", "grace", "waive", "stopped", "ready",
 ];
 
 struct Script {
@@ -74,7 +75,14 @@ async fn run(script: Script) -> ExitCode {
     let mut supervisor = Supervisor::spawn(Path::new(env!("CARGO_BIN_EXE_tenure"))).expect("a guardian");
     tell(&format!("tenure {}", std::process::id()));
     tell(&format!("guardian {}", supervisor.guardian_pid()));
-    if let Some(deadline) = script.deadline() {
+    let never = Duration::from_secs(3600);
+    let without_grace = |time| Deadline {
+        term_at: time,
+        kill_at: time,
+    };
+    let waits = script.word("ready").is_some();
+    let until_ready = waits.then(|| without_grace(now() + never));
+    if let Some(deadline) = until_ready.or_else(|| script.deadline()) {
         supervisor.arm(deadline);
     }
     if script.word("stopped").is_some() {
@@ -92,7 +100,13 @@ async fn run(script: Script) -> ExitCode {
         Ok(pid) => pid,
         Err(error) => return not_started(&error),
     };
-    let never = Duration::from_secs(3600);
+    if waits {
+        wait_for("the command's readiness", || Path::new("ready").exists());
+        if let Some(deadline) = script.deadline() {
+            supervisor.arm(deadline);
+        }
+        tell("ready");
+    }
     let mut renewals = tokio::time::interval(script.word("renew").unwrap_or(never));
     renewals.tick().await;
     // sleep: the time at which the probe reports the loss of the lock.
@@ -132,8 +146,7 @@ async fn run(script: Script) -> ExitCode {
             }
             () = &mut back, if !moved => {
                 moved = true;
-                let now = now();
-                supervisor.arm(Deadline { term_at: now, kill_at: now });
+                supervisor.arm(without_grace(now()));
             }
         }
     }
