@@ -205,11 +205,8 @@ async fn claims_share_a_lease_and_end_by_themselves() {
         fixture.pass(Duration::from_secs(1)).await;
         client.stays_alive(&renewed, Phase::Granted).await;
     }
-    let left = raw
-        .call(RANGE, RangeRequest::key(evidence.key))
-        .await
-        .expect("a reply");
-    assert_eq!(left.kvs, [], "it was not renewed");
+    // It was not renewed.
+    until_removed(&raw, evidence.key).await;
     assert_eq!(client.is_gone(&silent, Phase::Granted).await, Loss::Expired);
 }
 
@@ -386,6 +383,25 @@ async fn mark(raw: &Client, evidence: &LockEvidence, claim: &Claim) {
     raw.call(PUT, mark).await.expect("it is written");
 }
 
+/// Waits until the key of a claim that has ended is removed.
+async fn until_removed(raw: &Client, key: impl Into<Vec<u8>>) {
+    let key = key.into();
+    let removing = async {
+        while !raw
+            .call(RANGE, RangeRequest::key(&*key))
+            .await
+            .expect("a reply")
+            .kvs
+            .is_empty()
+        {
+            // sleep: no event tells of the removal.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let removed = tokio::time::timeout(Duration::from_secs(20), removing).await;
+    removed.expect("it is removed");
+}
+
 #[tokio::test]
 async fn a_holder_removes_its_key_if_its_evictor_died() {
     let case = shared().await;
@@ -463,7 +479,7 @@ async fn an_evicted_claim_gives_its_place_back() {
     let case = alone().await;
     let fixture = Fixture::new(case.clone()).await;
     let (client, raw) = (fixture.client().await, raw(&case));
-    for _ in 0..4 {
+    for _ in 0..6 {
         let claim = client.fair(&key("k"), Mode::Exclusive);
         client.acquire(&claim).await;
         client.granted_soon(&claim).await;
@@ -473,9 +489,14 @@ async fn an_evicted_claim_gives_its_place_back() {
         mark(&raw, &evidence, &claim).await;
         client.is_gone(&claim, Phase::Granted).await;
     }
-    // The marked key is still there, so the next claim needs another lease.
+    // The marked key is still there at the next claim, which needs another lease. A busy machine may need some more, but
+    // not one for each claim.
     let leases = case.server.lock().ask(&["lease", "list"]).expect("a reply");
-    assert_eq!(leases.lines().next(), Some("found 2 leases"));
+    let found = leases.lines().next().expect("a line");
+    assert!(
+        (2..=4).any(|number| found == format!("found {number} leases")),
+        "{found}"
+    );
 }
 
 #[tokio::test]

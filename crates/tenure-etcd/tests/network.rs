@@ -18,7 +18,7 @@ use tenure_servers::{Data, Proxy, Way};
 use tenure_testkit::suite::Fixture;
 
 /// Time that each request takes to the server, once the network is slow.
-const SLOW: Duration = Duration::from_millis(600);
+const SLOW: Duration = Duration::from_millis(1500);
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -219,7 +219,7 @@ async fn a_claim_whose_read_fails_keeps_no_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_in_flight_waits_for_its_own_place() {
     let case = shared().await;
-    let remote = Remote::open(&case, "?command_timeout=500ms").await;
+    let remote = Remote::open(&case, "?command_timeout=3s").await;
     remote.holds(&claim("held", 1, LEASE)).await;
     let raw = raw(&case);
     let held = RangeRequest::prefix(format!("{}/held/", case.prefix));
@@ -258,9 +258,9 @@ async fn a_claim_in_flight_waits_for_its_own_place() {
 /// etcd still has the lease, because only the answers to its keep-alives were lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_claim_is_placed_on_a_lease_that_was_given_up() {
-    const SHORT: Duration = Duration::from_secs(6);
+    const SHORT: Duration = Duration::from_secs(12);
     let case = shared().await;
-    let remote = Remote::open(&case, "?command_timeout=500ms&connect_timeout=500ms").await;
+    let remote = Remote::open(&case, "?command_timeout=1s").await;
     let now = || remote.store.clock().now();
     remote.holds(&claim("a", 1, SHORT)).await;
     let ends = now() + SHORT;

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use case::{Case, children, config, key, node_of, shared};
+use case::{Case, children, config, key, node_of, only_child, shared};
 use futures_util::StreamExt as _;
 use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Mode};
 use tenure_servers::Way;
@@ -39,7 +39,7 @@ async fn a_lost_reply_to_a_take_is_found_by_the_next_poll() {
     let mut taken = raw.get_children_watched(&leases).await.expect("children").2;
     let claim = client.fair(&key("k"), PERMITS);
     // The reply to the last request is under way when the connection breaks.
-    proxy.delay(Way::ToClient, Duration::from_millis(500));
+    proxy.delay(Way::ToClient, Duration::from_secs(1));
     let cut = async {
         taken.fired().await;
         proxy.cut();
@@ -100,7 +100,7 @@ async fn a_claim_that_is_marked_before_it_is_found_has_ended() {
     proxy.hold(Way::ToClient);
     let reply = client.acquire_by(&claim, client.now() + SOON).await;
     assert_eq!(reply.expect_err("no reply comes").effect(), Effect::Unknown);
-    let node = children(&raw, &case.path("k")).await.remove(0);
+    let node = only_child(&raw, &case.path("k")).await;
     let mark = format!("tenure1-evicted mutex {} 1 alice", claim.at.id);
     raw.set_data(&case.path(&format!("k/{node}")), mark.as_bytes(), None)
         .await

@@ -60,7 +60,7 @@ async fn an_expired_session_is_an_event() {
     let Some(server) = start() else { return };
     let proxy = Proxy::start(server.address()).await.expect("a proxy");
     let url = format!("zookeeper://{}", proxy.address());
-    let client = Client::connect(config(&url), Duration::from_secs(1))
+    let client = Client::connect(config(&url), Duration::from_secs(4))
         .await
         .expect("a session");
     client
@@ -83,7 +83,7 @@ async fn an_expired_session_is_an_event() {
 #[tokio::test]
 async fn an_idle_session_is_kept_alive() {
     let Some(server) = start() else { return };
-    let client = Client::connect(config(&server.url()), Duration::from_secs(1))
+    let client = Client::connect(config(&server.url()), Duration::from_secs(4))
         .await
         .expect("a session");
     client
@@ -91,7 +91,7 @@ async fn an_idle_session_is_kept_alive() {
         .await
         .expect("a node");
     // sleep: the test is about a time without any request.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
     let info = client.info().borrow().clone();
     assert_eq!(info.state, State::Connected);
     let kept = client
@@ -133,7 +133,7 @@ async fn hosts_that_do_not_serve_are_passed_over() {
     let silent = listener.local_addr().expect("an address");
     let hosts = format!("{},{silent},{}", closed.address(), server.address());
     let started = Instant::now();
-    let client = client(&format!("zookeeper://{hosts}?connect_timeout=1500ms")).await;
+    let client = client(&format!("zookeeper://{hosts}?connect_timeout=9s")).await;
     assert!(
         started.elapsed() >= Duration::from_millis(400),
         "{:?}",
@@ -191,7 +191,7 @@ async fn a_lost_reply_leaves_the_effect_of_changes_open() {
 async fn requests_wait_for_a_connection() {
     let Some(server) = start() else { return };
     let proxy = Proxy::start(server.address()).await.expect("a proxy");
-    let client = client(&format!("zookeeper://{}?command_timeout=1s", proxy.address())).await;
+    let client = client(&format!("zookeeper://{}?command_timeout=4s", proxy.address())).await;
     proxy.refuse();
     reach(&client, State::Disconnected).await;
     let unsent = client.create("/a", b"", Mode::Persistent, Acl::Open).await;

@@ -105,6 +105,21 @@ pub(crate) async fn children(raw: &Client, path: &str) -> Vec<String> {
     children
 }
 
+/// Waits until a node has one child, and returns its name.
+pub(crate) async fn only_child(raw: &Client, path: &str) -> String {
+    let created = async {
+        loop {
+            if let [child] = &children(raw, path).await[..] {
+                return child.clone();
+            }
+            // sleep: the pace of looks.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let created = tokio::time::timeout(Duration::from_secs(10), created).await;
+    created.expect("it is created")
+}
+
 /// The node of a granted claim.
 pub(crate) async fn node_of(client: &TestClient, claim: &Arc<Claim>) -> LockEvidence {
     let grant = client.granted(claim).await;
