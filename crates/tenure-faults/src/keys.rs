@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure::backend::Fairness;
-use tenure::{Kind, Mode, Profile};
+use tenure::{Kind, Mode, Profile, Settings};
 use tenure_testkit::Dice;
 
 /// Key of a run. All locks of a key have the same fairness: a local hand-over between unfair locks may overtake a fair
@@ -48,6 +48,15 @@ pub(crate) fn leases(profile: &Profile) -> [Duration; 3] {
 
 pub(crate) fn longest_lease(profile: &Profile) -> Duration {
     leases(profile)[2]
+}
+
+/// The longest time for which the store keeps a claim after the death of its client.
+pub(crate) fn longest_stay(profile: &Profile) -> Duration {
+    match profile.store {
+        // A client with the most sessions open puts a claim on a longer one, as on the first, for which it asks by itself.
+        "zookeeper" => Settings::DEFAULT_LEASE,
+        _ => longest_lease(profile),
+    }
 }
 
 impl Key {

@@ -10,7 +10,7 @@ use tenure::Client;
 use crate::control::{Workers, a_dead_holder_is_succeeded, every_task_gets_a_lock, inject, nothing_is_left};
 use crate::fault::FaultSet;
 use crate::judge::{Finding, Law, Report, judge};
-use crate::keys::{KEYS, longest_lease};
+use crate::keys::{KEYS, longest_lease, longest_stay};
 use crate::store::Store;
 use crate::worker::{Args, PlantedBug, Resources};
 
@@ -96,7 +96,10 @@ impl Run {
             findings.push(finding);
         } else {
             fault_log = inject(self.seed, self.fault_set, self.span, &mut workers, &mut store).await?;
-            findings.extend(self.check_liveness(&mut workers, longest, &mut takeovers).await?);
+            findings.extend(
+                self.check_liveness(&mut workers, longest_stay(client.profile()), &mut takeovers)
+                    .await?,
+            );
         }
         findings.extend(self.end(&mut workers, &client, &mut store).await?);
         fault_log.extend(store.unexpected_failover().await?);
@@ -132,7 +135,7 @@ impl Run {
     async fn check_liveness(
         &self,
         workers: &mut Workers,
-        longest_lease: Duration,
+        longest_stay: Duration,
         takeovers: &mut Vec<Duration>,
     ) -> io::Result<Option<Finding>> {
         let mut found = every_task_gets_a_lock(workers, TASKS, self.patience).await?;
@@ -140,7 +143,7 @@ impl Run {
         for number in 0..kills {
             if found.is_none() {
                 found =
-                    a_dead_holder_is_succeeded(workers, number % workers.seats(), longest_lease, takeovers)
+                    a_dead_holder_is_succeeded(workers, number % workers.seats(), longest_stay, takeovers)
                         .await?;
             }
         }

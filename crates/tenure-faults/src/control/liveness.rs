@@ -10,11 +10,11 @@ use tenure::inspect::Query;
 
 use super::workers::{Workers, within};
 use crate::judge::{Finding, Law};
-use crate::keys::longest_lease;
+use crate::keys::longest_stay;
 use crate::log::now;
 use crate::store::Store;
 
-/// Time that a takeover or an expiry may take beyond the lease: one poll, and delays on a busy machine.
+/// Time that a takeover or an expiry may take beyond the time for which the store keeps a claim: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Time limit for waiting until a worker holds a lock. All tasks of the worker may wait for
@@ -52,7 +52,7 @@ pub(crate) async fn every_task_gets_a_lock(
 pub(crate) async fn a_dead_holder_is_succeeded(
     workers: &mut Workers,
     seat: usize,
-    longest_lease: Duration,
+    longest_stay: Duration,
     takeovers: &mut Vec<Duration>,
 ) -> io::Result<Option<Finding>> {
     let killed = within(HOLDER_TIME_LIMIT, async || {
@@ -69,7 +69,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
         let what = format!("seat {seat} held no lock for {HOLDER_TIME_LIMIT:?} without faults");
         return Ok(Some(Finding { law: Law::L2, what }));
     };
-    let limit = longest_lease + GRACE;
+    let limit = longest_stay + GRACE;
     let granted = within(limit, async || {
         let granted = workers.any_log(|log| log.granted_since(&key, dead))?;
         Ok(granted.then(|| now() - dead))
@@ -86,7 +86,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
 /// counters have a time to live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &mut Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
-    let emptied = within(longest_lease(client.profile()) + GRACE, async || {
+    let emptied = within(longest_stay(client.profile()) + GRACE, async || {
         let all = Query::Prefix {
             prefix: "".into(),
             after: None,
