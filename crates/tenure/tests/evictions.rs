@@ -81,7 +81,11 @@ async fn on_a_quorum() {
         server
     });
     let hosts = servers.each_ref().map(|server| server.address().to_string());
-    learns_at_once(&format!("redlock://{}?durable=true", hosts.join(","))).await;
+    learns_at_once(&format!(
+        "redlock://{}?durable=true&member_timeout=10s",
+        hosts.join(",")
+    ))
+    .await;
 }
 
 /// None of ten thousand evictions at once is missed, though the client's queue of hints holds far fewer.

@@ -141,9 +141,9 @@ fn a_buyer_gets_503_if_the_lock_stays_busy() {
     let [first, second, _] = &sale.shops;
     assert_eq!(ask(first, "POST /restock/locked", "").status, 200);
     thread::scope(|threads| {
-        let slow = threads.spawn(|| ask(first, "POST /buy/locked/slow", "think: 3s\r\n"));
+        let slow = threads.spawn(|| ask(first, "POST /buy/locked/slow", "think: 8s\r\n"));
         wait_for_a_thinker(first);
-        for patience in ["patience: 0s\r\n", "patience: 50ms\r\n"] {
+        for patience in ["patience: 0s\r\n", "patience: 2s\r\n"] {
             let busy = ask(second, "POST /buy/locked/ann", patience);
             assert_eq!((busy.status, busy.body.as_str()), (503, "sold out, try later\n"));
             assert!(busy.head.contains("retry-after: 1"), "{busy:?}");
@@ -162,7 +162,7 @@ fn a_buyer_that_disconnects_does_not_release_the_lock() {
     let sale = Sale::open("30s");
     let [first, second, _] = &sale.shops;
     assert_eq!(ask(first, "POST /restock/locked", "").status, 200);
-    let early = send(first, "POST /buy/locked/early", "think: 1s\r\n", "");
+    let early = send(first, "POST /buy/locked/early", "think: 3s\r\n", "");
     wait_for_a_thinker(first);
     drop(early);
     // These requests give the server time to notice the closed connection.
@@ -218,7 +218,7 @@ fn a_stopping_shop_ends_its_sale_and_releases_its_lock() {
         let shop = &sale.shops[n];
         thread::scope(|threads| {
             let what = format!("POST /buy/locked/buyer-{n}");
-            let sold = threads.spawn(move || ask(shop, &what, "think: 200ms\r\n"));
+            let sold = threads.spawn(move || ask(shop, &what, "think: 3s\r\n"));
             wait_for_a_thinker(shop);
             sale.processes[n].send(signal);
             assert_eq!(sold.join().unwrap().status, 201);

@@ -44,6 +44,8 @@ async fn customer(client: &Client) -> Result<(), Error> {
         match ledger.lock_within(a_moment).await {
             Ok(guard) => give_back(guard).await?,
             Err(Error::Timeout) => {}
+            // A store that is slow for a moment. The customer comes again.
+            Err(error) if error.is_transient() => {}
             Err(fault) => return Err(fault),
         }
         if let Ok(locked) = timeout(a_moment, ledger.lock()).await {

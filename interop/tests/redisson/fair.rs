@@ -35,7 +35,7 @@ impl Fixture {
 #[tokio::test]
 async fn a_tenure_waiter_behind_java_outlives_its_lease() {
     // Long enough for a busy machine to renew a claim within it.
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(6);
     let waiter_of = async |driver| {
         let Some(fixture) = Fixture::new(driver).await else {
             return;
@@ -45,12 +45,12 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
         let second = fixture.tenure_at(2, lease).await;
         let third = fixture.java_at(3, "third").await;
         // sleep: the holder must hold for longer than the lease of the second waiter.
-        tokio::time::sleep(lease * 2).await;
+        tokio::time::sleep(lease * 5 / 4).await;
         holder.unlock().await.unwrap();
         let holder = first.holds_within(PROMPT, "the first").await;
         // With the grant to the first waiter, Java has made the queue deadlines of the others earlier.
         // sleep: the first waiter, too, must hold for longer than the second waiter's lease.
-        tokio::time::sleep(lease * 2).await;
+        tokio::time::sleep(lease * 5 / 4).await;
         holder.unlock().await;
         second.holds_within(PROMPT, "the second").await.unlock().await;
         third.holds_within(PROMPT, "the third").await.unlock().await;
@@ -63,9 +63,7 @@ async fn a_tenure_waiter_behind_java_outlives_its_lease() {
 async fn a_java_thread_that_gives_up_lets_tenure_move_up() {
     for fixture in Fixture::each().await {
         let holder = fixture.holder().await;
-        let first = fixture
-            .java_fair("impatient")
-            .try_within(Duration::from_millis(500));
+        let first = fixture.java_fair("impatient").try_within(Duration::from_secs(4));
         fixture.until_queued("k", 1).await;
         let second = Waiter::tenure(fixture.mutex().fair());
         assert_eq!(first.await, Ok(false));
@@ -87,7 +85,7 @@ async fn a_cancelled_tenure_waiter_does_not_block_java() {
         fixture.until_queued("k", 1).await;
         holder.unlock().await.unwrap();
         let holder = second.holds_within(PROMPT, "Java").await;
-        let impatient = fixture.mutex().fair().lock_within(Duration::from_millis(50));
+        let impatient = fixture.mutex().fair().lock_within(Duration::from_secs(2));
         let impatient = impatient.await;
         assert!(matches!(impatient, Err(Error::Timeout)), "{impatient:?}");
         fixture.until_queued("k", 0).await;

@@ -16,7 +16,7 @@ fn candidates<const N: usize>(names: [&str; N]) -> [(Client, Election); N] {
     let store = MemoryStore::new(Arc::new(SystemClock));
     names.map(|name| {
         let client = client_of(&store);
-        let election = client.election("chair").label(name).lease(300 * MS);
+        let election = client.election("chair").label(name).lease(3000 * MS);
         (client, election)
     })
 }
@@ -39,7 +39,7 @@ fn the_next_candidate_leads_when_the_leader_resigns() {
     assert_eq!(leader(&first), None);
     let chair = first.campaign().expect("there is no leader");
     assert!(chair.is_leader() && chair.check().is_ok());
-    assert_eq!(chair.lease(), 300 * MS);
+    assert_eq!(chair.lease(), 3000 * MS);
     assert_eq!(chair.lost_within(10 * MS), None);
     assert_error!(second.campaign_within(20 * MS), Error::Timeout);
     std::thread::scope(|scope| {

@@ -18,7 +18,7 @@ use crate::fixture::{
 #[test]
 fn loss_is_noticed_by_waiting_and_by_asking() {
     let (one, other) = two_clients();
-    let guard = held(one.mutex("k").lease(300 * MS));
+    let guard = held(one.mutex("k").lease(3000 * MS));
     assert_eq!(guard.check(), Ok(()));
     assert_eq!(guard.lost_within(10 * MS), None, "it is held");
     let freed = other.evict(ReleaseTarget::All(guard.key().clone()));
@@ -33,21 +33,25 @@ fn loss_is_noticed_by_waiting_and_by_asking() {
 
 #[test]
 fn work_under_a_lost_lock_is_an_error() {
-    let client = client();
-    let short = client.mutex("k").fixed_lease(60 * MS);
-    let (steps, began) = (Cell::new(0), Instant::now());
+    let clock = Arc::new(SimClock::new());
+    let store = MemoryStore::new(clock.clone());
+    let client = Client::new(store.client(clock.clone()), Settings::default()).expect("there is a thread");
+    let lease = Duration::from_secs(60);
+    let short = client.mutex("k").fixed_lease(lease);
+    let steps = Cell::new(0);
     let done = short.with(|guard| {
-        while guard.check().is_ok() && began.elapsed() < SOON {
+        while guard.check().is_ok() && steps.get() < 10 {
             steps.set(steps.get() + 1);
-            std::thread::yield_now();
+            clock.suspend(lease / 2);
         }
         "done"
     });
     assert!(matches!(done, Err(Error::Lost(_))), "{done:?}");
-    assert!(steps.get() > 0, "it worked while it held the lock");
+    assert_eq!(steps.get(), 2, "it worked while it held the lock");
 
     let guard = short.lock().expect("it is free");
     assert_eq!(guard.while_held(|_| 7), Ok(7));
+    clock.suspend(lease);
     guard.lost();
     assert!(guard.while_held(|_| unreachable!("the lock is lost")).is_err());
 }
@@ -79,9 +83,9 @@ fn a_wait_for_loss_counts_suspended_time() {
 #[test]
 fn a_thread_that_never_waits_keeps_its_lock_renewed() {
     let client = client();
-    let guard = held(client.mutex("k").lease(600 * MS));
+    let guard = held(client.mutex("k").lease(3000 * MS));
     let began = Instant::now();
-    while began.elapsed() < 1500 * MS {
+    while began.elapsed() < 4000 * MS {
         assert!(guard.is_held(), "lost after {:?}", began.elapsed());
         std::hint::spin_loop();
     }
@@ -94,10 +98,10 @@ fn a_clients_thread_ends_with_its_last_handle() {
     let backend: Arc<Memory> = store.client(Arc::new(SystemClock));
     let gone = Arc::downgrade(&backend);
     let client = Client::new(backend, Settings::default()).expect("there is a thread");
-    let guard = held(client.mutex("k").lease(600 * MS));
+    let guard = held(client.mutex("k").lease(3000 * MS));
     let mutex = client.mutex("other");
     drop(client);
-    let lost = guard.lost_within(900 * MS);
+    let lost = guard.lost_within(4000 * MS);
     assert_eq!(lost, None, "a guard keeps its watchdog");
     let other = mutex.lock().expect("a lock keeps its client");
     other.unlock().expect("it is held");

@@ -95,11 +95,11 @@ async fn a_client_dropped_after_its_guards_releases_them() {
 #[test]
 fn own_thread_renews_while_the_runtime_is_blocked() {
     runtime().block_on(async {
-        let settings = Settings::default().own_thread(true).lease(300 * MS);
+        let settings = Settings::default().own_thread(true).lease(3 * SECOND);
         let client = tenure::connect_with("memory:", settings).await.unwrap();
         let guard = client.mutex("k").lock().await.unwrap();
-        // sleep: blocks the runtime's only thread for three leases.
-        std::thread::sleep(900 * MS);
+        // sleep: blocks the runtime's only thread for longer than the lease.
+        std::thread::sleep(4 * SECOND);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();
         client.close(SECOND).await.unwrap();
