@@ -60,10 +60,14 @@ impl Fixture {
 
     /// Creates a fixture that passes the connection of each client through `decorate`, which may lose wake-ups.
     pub(super) async fn decorated(subject: impl Subject, decorate: Arc<Decorate>) -> Self {
-        let probe = connect(&subject).await;
+        Self::of(Arc::new(subject), decorate).await
+    }
+
+    async fn of(subject: Arc<dyn Subject>, decorate: Arc<Decorate>) -> Self {
+        let probe = connect(&*subject).await;
         let profile = Arc::new(decorate(probe).profile().clone());
         Fixture {
-            subject: Arc::new(subject),
+            subject,
             decorate,
             profile,
             loses_wake_ups: true,

@@ -56,7 +56,8 @@ pub fn all() -> Vec<Case> {
 /// # Panics
 /// Panics if the store violates the rule of the case, or the case takes longer than two minutes.
 pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(Fixture)) {
-    try_case(async || Fixture::new(subject().await).await, case);
+    let fixture = Box::pin(async { Fixture::new(subject().await).await });
+    try_case(fixture, Box::new(|fixture| Box::pin(case(fixture))));
 }
 
 /// Runs a case with one seed, or with as many as the environment variable `TENURE_CHAOS_SEEDS` says, each on a fresh
@@ -76,15 +77,18 @@ pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl Asyn
             let seed = seeds.fetch_add(1, Ordering::Relaxed);
             Arc::new(Chaos::new(client, seed, FaultRates::HIGH))
         };
-        let fixture = async || Fixture::decorated(subject().await, Arc::new(chaos)).await;
-        try_case(fixture, async |fixture| case(fixture).await);
+        let fixture = Box::pin(async { Fixture::decorated(subject().await, Arc::new(chaos)).await });
+        try_case(fixture, Box::new(|fixture| Box::pin(case(fixture))));
     }
 }
 
-fn try_case(fixture: impl AsyncFnOnce() -> Fixture, case: impl AsyncFnOnce(Fixture)) {
+/// A future whose type callers do not see. What takes it is compiled once, and not once for each case and store.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+fn try_case<'a>(fixture: Boxed<'a, Fixture>, case: Box<dyn FnOnce(Fixture) -> Boxed<'a, ()> + 'a>) {
     let runtime = runtime();
     runtime.block_on(async {
-        let fixture = fixture().await;
+        let fixture = fixture.await;
         let finished = tokio::time::timeout(CASE_LIMIT, case(fixture)).await;
         finished.expect("the case is stuck: it takes longer than two minutes");
     });
