@@ -25,24 +25,41 @@ const ALONE: [&str; 4] = [
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
 const FIRST: [&str; 17] = [
-    "tenure-sql/mysql_conformance",
-    "interop/clients",
-    "interop/databases",
-    "interop/etcd",
-    "interop/zookeeper",
-    APART,
-    "tenure-quorum/redis",
+    "tenure-faults/zookeeper",
     "tenure-sql/postgres_conformance",
-    "tenure-redis/conformance",
-    "tenure-redis/string_conformance",
+    APART,
+    "interop/clients",
+    "tenure-sql/mysql_conformance",
+    "interop/etcd",
+    "tenure-zookeeper/ensemble",
+    "tenure-cli/command",
+    "tenure-faults/databases",
+    "tenure-faults/etcd",
+    "interop/databases",
+    "interop/zookeeper",
+    "tenure-faults/topologies",
     "tenure-etcd/conformance",
     "tenure-zookeeper/conformance",
-    "tenure-faults/zookeeper",
-    "tenure-faults/topologies",
-    "tenure-redis/cluster_conformance",
-    "tenure-redis/sentinel",
-    "tenure-cli/command",
+    "tenure-sql/postgres_faults",
+    "tenure-faults/planted",
 ];
+
+/// Test programs whose tests wait more than they compute, for leases and wake-ups. More of these tests run at a time than
+/// there are cores.
+const WAITING: [&str; 9] = [
+    "tenure-bench/smoke",
+    "tenure-etcd/conformance",
+    "tenure-etcd/cluster_conformance",
+    "tenure-zookeeper/conformance",
+    "tenure-zookeeper/layouts",
+    "tenure-redis/conformance",
+    "tenure-redis/string_conformance",
+    "tenure-quorum/redis",
+    "interop/redisson",
+];
+
+/// The number of tests of such a program that run at the same time.
+const THREADS: &str = "6";
 
 /// The module of tests that only `cargo xtask test --long` runs.
 pub(crate) const LONG: &str = "long::";
@@ -196,6 +213,9 @@ fn program(message: &str) -> Option<Program> {
         .arg(DEFAULT_SIGNALS)
         .arg(executable)
         .args(["--skip", LONG]);
+    if WAITING.contains(&name.as_str()) {
+        command.args(["--test-threads", THREADS]);
+    }
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
     Some(Program {
         is_alone: ALONE.contains(&name.as_str()),
