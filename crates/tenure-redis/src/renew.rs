@@ -134,7 +134,7 @@ impl RedisStore {
                 .scripts_or_mutex(known.as_ref().map(|known| known.kind)),
             record: known.and_then(|known| known.record),
         };
-        self.claims.begin_renewals(batch, renewal)
+        self.claims.begin_renewals(batch, self.now(), renewal)
     }
 
     /// Renews one chunk. Gives the call up if the server sends nothing for [`time_limit`], not even the reply to another
@@ -254,7 +254,7 @@ impl RedisStore {
                     if last.0 != until {
                         last = (until, wire.clock.at(until));
                     }
-                    Some((renewal.request, until, last.1))
+                    Some((renewal.request, last.1))
                 }
                 _ => None,
             });

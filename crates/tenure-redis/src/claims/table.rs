@@ -159,7 +159,8 @@ impl ClaimTable {
         if state.ended.contains(id) {
             return Lookup::Ended;
         }
-        let until = not_after.max(now) + RECORD_TTL;
+        // A request that is given up may still arrive, and place the claim for its lease.
+        let until = not_after.max(now) + claim.lease + RECORD_TTL;
         state.sweep(id.client(), now);
         let claims = state.claims.entry(id.client()).or_default();
         if claims.entries.len() == 0 {
@@ -207,9 +208,12 @@ impl ClaimTable {
     pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> (EndState, Option<Kind>) {
         let mut state = self.state.lock();
         let Some(entry) = state.entry_mut(id) else {
-            // A claim of ours has an entry as long as a request of it may be in flight.
-            let is_ours = state.claims.contains_key(&id.client());
-            let end = match is_ours || state.ended.contains(id) {
+            // A claim of ours has an entry as long as it may be in Redis, or a request of it in flight. A request that
+            // waits for the connection must not be sent any more.
+            if state.claims.contains_key(&id.client()) {
+                state.ended.insert(id, now);
+            }
+            let end = match state.ended.contains(id) {
                 true => EndState::Settled,
                 false => EndState::Unknown,
             };
@@ -260,12 +264,13 @@ impl ClaimTable {
     }
 
     /// Looks up claims that are to be renewed; `None` for a claim that this client does not know. The table then counts
-    /// each record that is returned as written.
+    /// each record that is returned as written, and keeps each claim for as long as the renewal may.
     ///
     /// `make` gets the number of each request in the batch, the request, and what the table knows.
     pub(crate) fn begin_renewals<'a, T>(
         &self,
         batch: &'a [RenewRequest],
+        now: Instant,
         make: impl Fn(usize, &'a RenewRequest, Option<Renewable>) -> T,
     ) -> Vec<T> {
         let mut state = self.state.lock();
@@ -275,6 +280,9 @@ impl ClaimTable {
             let entry = entries.get_mut(id.number())?;
             let run = entry.granted.filter(|_| !entry.releasing);
             entry.has_record |= run.is_some();
+            // It is sent within a third of the lease.
+            let lease = renewal.lease + renewal.lease / 3;
+            entry.until = entry.until.max(now + lease + RECORD_TTL);
             let label = entry.label.as_deref().unwrap_or(label);
             let record = run.map(|run| (renewal.raise.unwrap_or(run), label.clone()));
             Some(Renewable {
@@ -286,16 +294,14 @@ impl ClaimTable {
         batch.iter().enumerate().map(look_up).collect()
     }
 
-    /// Records renewals: each lease ends no earlier than the given time on the client's clock, and than the given number
-    /// of microseconds on the server's.
-    pub(crate) fn mark_renewed<'a>(&self, renewals: impl Iterator<Item = (&'a RenewRequest, Instant, u64)>) {
+    /// Records renewals: each lease ends no earlier than the given number of microseconds on the server's clock.
+    pub(crate) fn mark_renewed<'a>(&self, renewals: impl Iterator<Item = (&'a RenewRequest, u64)>) {
         let mut state = self.state.lock();
-        for (renewal, until, ends) in renewals {
-            let Some(entry) = state.entry_mut(renewal.claim.id) else {
-                continue;
-            };
-            entry.until = until + RECORD_TTL;
-            if let Some(run) = entry.granted {
+        for (renewal, ends) in renewals {
+            let entry = state.entry_mut(renewal.claim.id);
+            if let Some(entry) = entry
+                && let Some(run) = entry.granted
+            {
                 entry.ends = ends;
                 entry.granted = Some(renewal.raise.unwrap_or(run));
             }

@@ -185,7 +185,7 @@ fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
             ..RenewRequest::of(&held)
         };
         let known = table
-            .begin_renewals(&[renewal], |_, _, known| known)
+            .begin_renewals(&[renewal], START, |_, _, known| known)
             .pop()
             .flatten();
         let record = known.and_then(|known| known.record);
@@ -229,9 +229,44 @@ fn expired_claims_are_swept() {
     for number in 0..1_000 {
         reply_granted(begin(&table, &claim(number), START), START);
     }
-    let later = START + LEASE + RECORD_TTL;
+    let later = START + AHEAD + LEASE + RECORD_TTL;
     for number in 1_000..3_000 {
         reply_granted(begin(&table, &claim(number), later), later);
     }
     assert_eq!(entries(&table), 2_000);
+}
+
+/// The kind tells the release by which script it frees the claim.
+#[test]
+fn a_claim_that_may_be_in_redis_is_not_swept() {
+    let table = ClaimTable::default();
+    let [renewed, placed] = [1, 2].map(claim);
+    reply_granted(begin(&table, &renewed, START), START);
+    // Neither the renewal nor the placement is answered.
+    let renewal = RenewRequest {
+        lease: 10 * LEASE,
+        ..RenewRequest::of(&renewed)
+    };
+    table.begin_renewals(&[renewal], START + LEASE / 3, |_, _, _| ());
+    let late = START + 2 * LEASE;
+    drop(begin(&table, &placed, late));
+    let sweep = |now: Instant, from: u64| {
+        for number in from..from + 500 {
+            reply_granted(begin(&table, &claim(number), now), now);
+        }
+    };
+    sweep(late + LEASE, 1_000);
+    assert_eq!(table.kind(placed.at.id), Some(Kind::Mutex));
+    sweep(START + 10 * LEASE, 2_000);
+    assert_eq!(table.kind(renewed.at.id), Some(Kind::Mutex));
+    assert_eq!(table.kind(placed.at.id), None, "it has expired");
+}
+
+/// The call that places the claim may still wait for the connection.
+#[test]
+fn a_claim_that_was_released_before_it_was_sent_is_not_sent() {
+    let (table, other, unsent) = (ClaimTable::default(), claim(1), claim(2));
+    reply_granted(begin(&table, &other, START), START);
+    assert_eq!(end_state(&table, unsent.at.id, START), EndState::Settled);
+    assert!(has_ended(&table, &unsent));
 }
