@@ -25,10 +25,11 @@ const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC
 const REPLICAS: &str =
     "SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
 
-/// The servers that this one replicates, on MySQL. MariaDB counts them in `Slaves_running`.
+/// The servers that this one replicates, on MySQL. MariaDB counts them in `Slaves_running`. The channels of a group belong
+/// to its primary, too.
 const SOURCES: &str =
     "SELECT 'slaves_running', COUNT(*) FROM performance_schema.replication_connection_status
-    WHERE service_state <> 'OFF'";
+    WHERE service_state <> 'OFF' AND channel_name NOT LIKE 'group_replication%'";
 
 /// The statements that need permissions.
 const STATEMENTS: [&str; 10] = [

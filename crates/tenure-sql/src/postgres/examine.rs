@@ -112,7 +112,7 @@ impl Examined for PgSession {
             .replace("{zone}", zone);
         facts.ask(self, &query).await?;
         facts.add("zone", zone);
-        facts.add("is_pooled", self.prepared.is_none());
+        facts.add("is_pooled", !self.prepares);
         Ok(facts)
     }
 }

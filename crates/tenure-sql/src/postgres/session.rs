@@ -61,8 +61,11 @@ pub(crate) struct PgSession {
     client: Client,
     server_clock: ServerClock,
     clock: Arc<dyn Clock>,
-    /// `None` if a pooler stands between, which may send each statement to another server process: nothing is prepared.
-    pub(super) prepared: Option<Prepared>,
+    /// False if a pooler stands between, which may send each statement to another server process: nothing is prepared.
+    pub(super) prepares: bool,
+    /// The statements that were prepared. They stay until the client has gone: dropping one before would close that of its
+    /// name at whichever server process a pooler chooses, where it may be another client's.
+    prepared: Prepared,
 }
 
 /// Moves bytes between the client and the socket.
@@ -131,7 +134,8 @@ impl Session for PgSession {
         Ok(Self {
             server_clock: ServerClock::new(time.unsigned_abs(), config.clock.now()),
             clock: config.clock.clone(),
-            prepared: end.is_direct(&answer).then(Prepared::new),
+            prepares: end.is_direct(&answer),
+            prepared: Prepared::new(),
             client,
             link,
         })
@@ -153,9 +157,9 @@ impl Session for PgSession {
 
     async fn run(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, Failure> {
         let mut answer = self.query(sql, params).await;
-        if self.prepared.is_some() && answer.as_ref().is_err_and(is_of_preparing) {
+        if self.prepares && answer.as_ref().is_err_and(is_of_preparing) {
             // A pooler whose port happens to be ours, or that forgets what its clients have prepared.
-            self.prepared = None;
+            self.prepares = false;
             answer = self.query(sql, params).await;
         }
         let answer = answer.map_err(|error| failure(&error))?;
@@ -192,7 +196,8 @@ impl End {
 
 impl PgSession {
     async fn query(&mut self, sql: &str, params: &[Value<'_>]) -> Result<Answer, tokio_postgres::Error> {
-        let query = query(&self.client, self.prepared.as_mut(), sql, params);
+        let prepared = self.prepares.then_some(&mut self.prepared);
+        let query = query(&self.client, prepared, sql, params);
         self.link.drive(query).await
     }
 }
