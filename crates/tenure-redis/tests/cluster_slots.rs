@@ -79,13 +79,13 @@ async fn a_slot_that_is_not_served_affects_no_other_renewal() {
         servers.node_mut(2).process().pause();
     }
     let renewals = claims.iter().map(|claim| RenewRequest {
-        lease: Duration::from_secs(3),
+        lease: Duration::from_secs(6),
         ..RenewRequest::of(claim)
     });
     let began = std::time::Instant::now();
     let replies = client.backend().clone().renew(renewals.collect()).await;
     // A call may last for a sixth of the lease; the rest is for a busy machine.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(
         matches!(
             &replies[..],

@@ -192,9 +192,8 @@ async fn a_request_delayed_past_its_release_places_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     let (fixture, client, key) = Fixture::one().await;
-    let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
-        claim.lease = Duration::from_secs(3)
-    });
+    let lease = Duration::from_secs(12);
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = lease);
     client.granted(&claim).await;
     fixture.redis.lock().process().pause();
     let asked = std::time::Instant::now();
@@ -202,10 +201,7 @@ async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     let took = asked.elapsed();
     fixture.redis.lock().process().resume();
     assert!(matches!(answer, RenewReply::Unknown(_)), "{answer:?}");
-    assert!(
-        (Duration::from_millis(500)..Duration::from_millis(1_500)).contains(&took),
-        "{took:?}"
-    );
+    assert!((lease / 6..lease / 3).contains(&took), "{took:?}");
     client.stays_alive(&claim, Phase::Granted).await;
 }
 

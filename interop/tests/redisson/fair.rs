@@ -132,7 +132,7 @@ async fn tenure_does_not_overtake_a_slow_java_thread() {
 
 #[tokio::test]
 async fn a_killed_java_waiter_keeps_its_place_until_its_deadline() {
-    let (lease, patience) = (Duration::from_secs(1), Duration::from_secs(2));
+    let (lease, patience) = (Duration::from_secs(3), Duration::from_secs(4));
     let Some(jvm) = Worker::start(Driver::Redisson) else {
         return;
     };

@@ -6,7 +6,7 @@ use tenure_interop::{Driver, Worker};
 
 use crate::fixture::{Fixture, LIMIT, PROMPT, assert_holds_nothing, within};
 
-const SHORT: Duration = Duration::from_millis(1_500);
+const SHORT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
 async fn an_unrenewed_lease_of_tenure_ends_for_java() {
