@@ -14,6 +14,9 @@ use crate::setup;
 /// A package outside the workspace with its own lock file, because its sqlx needs an older libsqlite3-sys.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
+/// The tests in the documentation.
+const DOCUMENTATION: &str = "documentation";
+
 /// Test programs that need the machine for themselves: they use every core, check what a workload measures, or would fail
 /// if the system paused a program for longer than the safety margin of a lease.
 const ALONE: [&str; 4] = [
@@ -24,7 +27,7 @@ const ALONE: [&str; 4] = [
 ];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
-const FIRST: [&str; 17] = [
+const FIRST: [&str; 24] = [
     "tenure-faults/zookeeper",
     "tenure-sql/postgres_conformance",
     APART,
@@ -42,6 +45,13 @@ const FIRST: [&str; 17] = [
     "tenure-zookeeper/conformance",
     "tenure-sql/postgres_faults",
     "tenure-faults/planted",
+    "tenure-sql/postgres_pooler",
+    "tenure-redis/promotion",
+    "tenure-zookeeper/layouts",
+    DOCUMENTATION,
+    "tenure-servers/sentinel",
+    "tenure-servers/zookeeper",
+    "tenure-servers/cluster",
 ];
 
 /// Test programs whose tests wait more than they compute, for leases and wake-ups. More of these tests run at a time than
@@ -157,7 +167,7 @@ fn programs() -> Result<Vec<Program>, Failure> {
         .filter_map(program)
         .collect();
     for (name, words) in [
-        ("documentation", "test --doc --workspace".to_owned()),
+        (DOCUMENTATION, "test --doc --workspace".to_owned()),
         (
             APART,
             format!("test --locked --target-dir target/apart --manifest-path {APART}"),

@@ -43,9 +43,8 @@ fn quick_of(rounds: &str, dir: &Path, words: &str) -> Run {
     run(bench(&format!("quick {rounds} {words} --dir")).arg(dir))
 }
 
-/// The clients in Rust.
-const IN_RUST: &str =
-    "tenure,tenure-no-local-handover,tenure-linger,tenure-cluster,tenure-quorum,rslock,rlock,bare";
+/// The clients in Rust of one server.
+const OF_ONE: &str = "tenure,tenure-no-local-handover,tenure-linger,rslock,rlock,bare";
 
 /// Runs one workload on one store with some clients, in these rounds. Returns its rows and the printed text.
 fn rows(workload: &str, store: &str, clients: &str, rounds: &str) -> (Vec<Value>, String) {
@@ -71,10 +70,10 @@ fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
     cells.filter(|cells| cells.len() > 3)
 }
 
-/// Runs every workload on a store. The tests of `plan.rs` check which clients take part.
-fn every_workload_runs_on(store: &str, clients: &str) {
+/// Runs workloads on a store. The tests of `plan.rs` check which clients take part.
+fn run_on(store: &str, clients: &str, workloads: &[&str]) {
     let alone = ["solo", "many", "hot"];
-    for workload in [&alone[..], &["pair", "hot-processes", "lone-waiter"]].concat() {
+    for &workload in workloads {
         let (rows, printed) = rows(workload, store, clients, SHORT);
         if store == "memory" && !alone.contains(&workload) {
             let note = format!("{workload} on memory is left out: memory is not shared between processes.");
@@ -99,16 +98,30 @@ fn every_workload_runs_on(store: &str, clients: &str) {
     }
 }
 
+const ALL: [&str; 6] = ["solo", "many", "hot", "pair", "hot-processes", "lone-waiter"];
+
 #[test]
 fn every_workload_runs_without_a_server() {
-    every_workload_runs_on("memory", IN_RUST);
-    every_workload_runs_on("sqlite", IN_RUST);
+    run_on("memory", OF_ONE, &ALL);
+    run_on("sqlite", OF_ONE, &ALL);
 }
 
 #[test]
 fn every_workload_runs_on_redis() {
     if needs("redis-server", "redis-server") {
-        every_workload_runs_on("redis", IN_RUST);
+        run_on("redis", OF_ONE, &ALL);
+    }
+}
+
+/// Several servers take seconds to start.
+#[test]
+fn workloads_run_on_several_servers_of_redis() {
+    if needs("redis-server", "redis-server") {
+        run_on(
+            "redis",
+            "tenure-cluster,tenure-quorum",
+            &["many", "hot-processes"],
+        );
     }
 }
 
@@ -121,7 +134,7 @@ fn every_workload_runs_on_the_other_stores() {
         ("zookeeper", "zookeeper", "zookeeper"),
     ] {
         if needs(program, package) {
-            every_workload_runs_on(store, "tenure,bare");
+            run_on(store, "tenure,bare", &ALL);
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::seed_run::run;
 use crate::world::AfterLoss;
 
 /// Number of seeds of a test run without `TENURE_SEEDS`.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 150;
 /// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 10;
 /// Number of log lines that a failure shows. `TENURE_SEED` shows all.
