@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -164,6 +165,7 @@ impl ZooKeeper {
         if data == Data::Lost {
             std::fs::remove_dir_all(self.folder.path().join("data"))?;
         }
+        remove_unbegun_logs(&self.folder.path().join("data/version-2"))?;
         self.process = launch(&self.folder, &self.settings, self.member.as_ref())?;
         Ok(())
     }
@@ -214,6 +216,25 @@ fn launch(folder: &TempDir, settings: &str, member: Option<&Member>) -> io::Resu
     Process::start("java", &args, environment, &folder.join("zookeeper.log"))
 }
 
+/// The length of the header of a transaction log, in bytes.
+const HEADER: u64 = 16;
+
+/// Removes logs without a whole header. A server that is killed while it begins a log leaves one, and then refuses to start
+/// until an operator has removed it.
+fn remove_unbegun_logs(folder: &Path) -> io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    for file in std::fs::read_dir(folder)? {
+        let file = file?;
+        let is_log = file.file_name().to_string_lossy().starts_with("log.");
+        if is_log && file.metadata()?.len() < HEADER {
+            std::fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// The server's answer to a command of four letters.
 fn ask(server: SocketAddr, command: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, ANSWER_LIMIT)?;
@@ -222,4 +243,23 @@ fn ask(server: SocketAddr, command: &str) -> io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_logs_without_a_header_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, length) in [("log.1", 0), ("log.2", 15), ("log.3", 16), ("snapshot.0", 0)] {
+            std::fs::write(folder.path().join(name), vec![0; length]).unwrap();
+        }
+        remove_unbegun_logs(folder.path()).unwrap();
+        remove_unbegun_logs(&folder.path().join("none")).unwrap();
+        let left = std::fs::read_dir(folder.path()).unwrap();
+        let mut left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["log.3", "snapshot.0"]);
+    }
 }
