@@ -10,6 +10,10 @@ import pymysql
 # A waiter tries again after this pause, in seconds.
 PAUSE = 0.02
 
+# MySQL's error for a deadlock. It undoes the statement, and every client must be prepared to issue it again: two that delete
+# and insert the row of one key may meet it, also without Tenure.
+DEADLOCK = 1213
+
 NOW = {"postgresql": "now()", "mariadb": "NOW(6)"}
 END = {
     "postgresql": "now() + %s * interval '1 second'",
@@ -45,8 +49,13 @@ class Client:
             self.connections.append(self.threads.connection)
         statement = statement.format(now=NOW[self.database], end=END[self.database])
         cursor = self.threads.connection.cursor()
-        cursor.execute(statement, values)
-        return cursor
+        while True:
+            try:
+                cursor.execute(statement, values)
+                return cursor
+            except pymysql.OperationalError as error:
+                if error.args[0] != DEADLOCK:
+                    raise
 
     def lock(self, owner, kind, key):
         return {"unique": Unique, "version": Version}[kind](self, owner, key)
