@@ -54,8 +54,8 @@ const FIRST: [&str; 24] = [
     "tenure-servers/cluster",
 ];
 
-/// Test programs whose tests wait more than they compute, for leases and wake-ups. More of these tests run at a time than
-/// there are cores.
+/// Test programs whose tests wait more than they compute: for leases, wake-ups and servers. More of these tests run at a time
+/// than there are cores.
 const WAITING: [&str; 9] = [
     "tenure-bench/smoke",
     "tenure-etcd/conformance",

@@ -99,6 +99,7 @@ fn run_on(store: &str, clients: &str, workloads: &[&str]) {
     }
 }
 
+/// Every workload.
 const ALL: [&str; 6] = ["solo", "many", "hot", "pair", "hot-processes", "lone-waiter"];
 
 #[test]
@@ -114,7 +115,7 @@ fn every_workload_runs_on_redis() {
     }
 }
 
-/// Several servers take seconds to start.
+/// A cluster takes seconds to start, so only two workloads run on one.
 #[test]
 fn workloads_run_on_several_servers_of_redis() {
     if needs("redis-server", "redis-server") {

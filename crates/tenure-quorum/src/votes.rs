@@ -69,9 +69,8 @@ impl Votes {
 
     /// Returns whether the quorum can reply: a majority has granted the claim, or none can any more.
     ///
-    /// A refusal needs the answers of a majority, too. Beside a member that fails at once, one `Waiting` is not enough: the
-    /// next member may just be granting the claim, and its grant, once nobody waits for it, would make the client's next claim
-    /// wait.
+    /// A refusal needs the answers of a majority, too. If one of three members fails and another answers `Waiting`, the third
+    /// may still grant the claim. Nobody would use that grant, and the client's next claim would have to wait for its end.
     pub(crate) fn is_decided(&self) -> bool {
         let answers = self.granted.len() + self.refusals - self.errors.len();
         self.is_granted()

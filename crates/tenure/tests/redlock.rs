@@ -183,8 +183,7 @@ async fn a_writable_replica_has_no_vote() {
 #[tokio::test]
 async fn closing_frees_the_key_at_a_slow_server() {
     let servers = servers();
-    let client = connect(&url(&servers, "?durable=true&member_timeout=10s")).await;
-    let client = client.expect("all answer");
+    let client = open(&servers).await;
     let guard = client.mutex("k").lock().await.expect("the key is free");
     let began = Instant::now();
     servers[2].ask(&["CLIENT", "PAUSE", "300"]).expect("it obeys");

@@ -14,7 +14,8 @@ use crate::keys::longest_stay;
 use crate::log::now;
 use crate::store::Store;
 
-/// Time that a takeover or an expiry may take beyond the time for which the store keeps a claim: one poll, and delays on a busy machine.
+/// Time that a takeover or an expiry may take after the store stops keeping the claim: one poll, and delays on a busy
+/// machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Time limit for waiting until a worker holds a lock. All tasks of the worker may wait for

@@ -264,7 +264,7 @@ impl ClaimTable {
     }
 
     /// Looks up claims that are to be renewed; `None` for a claim that this client does not know. The table then counts
-    /// each record that is returned as written, and keeps each claim for as long as the renewal may.
+    /// each record that is returned as written. It keeps each claim until the lease that the renewal may set has ended.
     ///
     /// `make` gets the number of each request in the batch, the request, and what the table knows.
     pub(crate) fn begin_renewals<'a, T>(
