@@ -70,8 +70,8 @@ impl<'a> SupervisedCommand<'a> {
         }
     }
 
-    /// Sends the guardian the deadline, then starts the command. The loss of the lock, INT, TERM, HUP or QUIT cancels the
-    /// start.
+    /// Sends the guardian the deadline, then starts the command. The loss of the lock cancels the start; so does INT,
+    /// TERM, HUP or QUIT, unless the guardian has reported that the command begins.
     pub(super) async fn start(
         &mut self,
         argv: Vec<OsString>,
@@ -84,8 +84,9 @@ impl<'a> SupervisedCommand<'a> {
                 self.lost = true;
                 StartError::Lost(lost)
             }
-            signal = termination_signal(self.inbox) => StartError::Signal(signal),
+            // Before the signal: if the command has begun, `run_to_end` forwards the signal to it.
             started = self.supervisor.start(Launch::new(argv, env)) => return started.map(drop),
+            signal = termination_signal(self.inbox) => StartError::Signal(signal),
         };
         self.supervisor.cancel_start().await;
         Err(why)

@@ -92,9 +92,9 @@ fn a_guardian_that_never_answers_ends_the_start() {
 
 /// The command begins while `tenure` is stopped, so `tenure` finds the signal and the guardian's report together.
 #[test]
-fn a_command_that_begins_while_it_is_cancelled_is_killed() {
+fn a_signal_that_comes_with_the_start_is_forwarded() {
     let fixture = Fixture::new();
-    let script = "setsid sleep 600 & echo $$ $! > pids; exec sleep 600";
+    let script = "trap 'echo cleaned > log; exit 7' TERM; echo $$ > pids; while :; do sleep 0.02; done";
     let (run, guardian) = run_with_a_stopped_guardian(&fixture, &[], script);
     wait_for_the_grant(&fixture);
     let state = || stat_field(run.pid().cast_signed(), 0);
@@ -103,10 +103,12 @@ fn a_command_that_begins_while_it_is_cancelled_is_killed() {
     run.send(Signal::STOP);
     wait_for("the stop of tenure", || state().as_deref() == Some("T"));
     send(guardian, Signal::CONT);
-    let pids = fixture.pids("pids", 2);
+    let pids = fixture.pids("pids", 1);
     run.send(Signal::TERM);
     run.send(Signal::CONT);
-    assert_eq!(run.finish().code, 143);
+    let done = run.finish();
+    assert_eq!(done.code, 7, "{done:?}");
+    assert!(fixture.path("log").exists(), "{done:?}");
     assert_dead(&pids);
     assert!(!fixture.is_busy("k"));
 }

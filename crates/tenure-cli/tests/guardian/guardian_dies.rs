@@ -13,6 +13,7 @@ trials![
     the_leader_dies_with_the_guardian_though_tenure_is_stopped,
     a_stopped_guardian_does_not_save_the_command,
     a_guardian_that_is_stopped_before_the_start_is_reported,
+    a_command_that_begins_while_its_start_is_cancelled_is_killed,
     only_the_commands_processes_die_with_the_guardian,
     an_orphan_from_before_the_command_outlives_the_guardian,
     an_unreaped_dead_guardian_does_not_delay_the_kill,
@@ -71,6 +72,20 @@ fn a_guardian_that_is_stopped_before_the_start_is_reported() {
         assert_eq!(outcome.code, 123);
     }
     assert!(!fixture.path("ran").exists());
+}
+
+/// The guardian is stopped until it has the orders. The command begins before the probe cancels its start.
+fn a_command_that_begins_while_its_start_is_cancelled_is_killed() {
+    let fixture = Fixture::new();
+    let script = format!("{ESCAPE}; touch ready; wait");
+    let run = fixture.shell(&[&FAR[..], &["stopped=0", "cancel=200"]].concat(), &script);
+    let guardian = run.wait_for_line("guardian");
+    send(guardian, Signal::STOP);
+    run.wait_for_line("ordered");
+    send(guardian, Signal::CONT);
+    let pids = fixture.pids("pids", 4);
+    assert_eq!(run.finish().code, 0);
+    assert_dead(&pids);
 }
 
 /// Runs the script `shell`, which starts a process and writes its id to the file `before`. Then the shell executes

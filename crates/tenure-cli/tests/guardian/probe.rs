@@ -4,7 +4,9 @@
 //! (interval at which the deadline is sent again), `waive` (no deadline once the command has begun), `stop` (when the
 //! lock is lost) and `grace` (time from TERM to KILL after this loss), `back` (when the deadline moves back to the
 //! present). With `stopped`, the probe waits before the start until the test has stopped the guardian. With `ready`, all
-//! times count from when the command has written the file `ready`; the probe then prints `ready`.
+//! times count from when the command has written the file `ready`; the probe then prints `ready`. With `cancel`, the
+//! probe orders the start of the command and prints `ordered`; once the command has written the file `ready`, and before
+//! the probe has read that it begins, the probe cancels the start.
 
 use std::collections::HashMap;
 use std::env;
@@ -22,8 +24,8 @@ use crate::fixture::{stat_field, wait_for};
 
 pub(crate) const NAME: &str = "guardian-probe";
 
-const WORDS: [&str; 9] = [
-    "term", "kill", "renew", "stop", "back", "grace", "waive", "stopped", "ready",
+const WORDS: [&str; 10] = [
+    "term", "kill", "renew", "stop", "back", "grace", "waive", "stopped", "ready", "cancel",
 ];
 
 struct Script {
@@ -96,7 +98,17 @@ async fn run(script: Script) -> ExitCode {
         tell(&format!("not started {error:?}"));
         ExitCode::from(error.exit_code(&script.argv[0]))
     };
-    let pid = match supervisor.start(Launch::new(script.argv.clone(), env)).await {
+    let launch = Launch::new(script.argv.clone(), env);
+    if let Some(ordering) = script.word("cancel") {
+        // The guardian is stopped, so the orders are sent and no report comes.
+        let start = tokio::time::timeout(ordering, supervisor.start(launch)).await;
+        assert!(start.is_err(), "the guardian is stopped");
+        tell("ordered");
+        wait_for("the command's readiness", || Path::new("ready").exists());
+        supervisor.cancel_start().await;
+        return ExitCode::SUCCESS;
+    }
+    let pid = match supervisor.start(launch).await {
         Ok(pid) => pid,
         Err(error) => return not_started(&error),
     };
