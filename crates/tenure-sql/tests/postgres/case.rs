@@ -47,6 +47,8 @@ pub(crate) struct Case {
     options: String,
     idle: Option<Duration>,
     restarts: bool,
+    /// The superuser's session that moves the clock, once a test has moved it: to open one takes the server longer.
+    stepping: Arc<tokio::sync::Mutex<Option<tokio_postgres::Client>>>,
 }
 
 /// Returns what the cases of this program share. It ends with the last case that uses it.
@@ -147,6 +149,7 @@ impl Case {
             options: String::new(),
             idle: None,
             restarts: false,
+            stepping: Arc::default(),
         };
         let (schema_name, table) = (&case.schema, case.table());
         let ddl = schema(&case.config()).expect("it is in this build");
@@ -334,7 +337,17 @@ impl Subject for Case {
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let step = format!("UPDATE {}.step SET us = us + {}", self.schema, time.as_micros());
-            script(&self.server, &step).await;
+            let mut stepping = self.stepping.lock().await;
+            // A server that was started again has ended the session.
+            let has_stepped = match &*stepping {
+                Some(session) => session.batch_execute(&step).await.is_ok(),
+                None => false,
+            };
+            if !has_stepped {
+                let session = admin(&self.server).await;
+                session.batch_execute(&step).await.expect("the server obeys");
+                *stepping = Some(session);
+            }
             *self.clock.0.lock() += time;
         })
     }
