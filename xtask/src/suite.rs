@@ -32,10 +32,12 @@ const FIRST: [&str; 24] = [
     "tenure-sql/postgres_conformance",
     APART,
     "interop/clients",
+    "tenure-sql/postgres",
     "tenure-sql/mysql_conformance",
     "interop/etcd",
     "tenure-zookeeper/ensemble",
     "tenure-cli/command",
+    "tenure-redis/outages",
     "tenure-faults/databases",
     "tenure-faults/etcd",
     "interop/databases",
@@ -43,10 +45,8 @@ const FIRST: [&str; 24] = [
     "tenure-faults/topologies",
     "tenure-etcd/conformance",
     "tenure-zookeeper/conformance",
-    "tenure-sql/postgres_faults",
     "tenure-faults/planted",
     "tenure-sql/postgres_pooler",
-    "tenure-redis/promotion",
     "tenure-zookeeper/layouts",
     DOCUMENTATION,
     "tenure-servers/sentinel",
@@ -56,7 +56,7 @@ const FIRST: [&str; 24] = [
 
 /// Test programs whose tests wait more than they compute: for leases, wake-ups and servers. More of these tests run at a time
 /// than there are cores.
-const WAITING: [&str; 9] = [
+const WAITING: [&str; 10] = [
     "tenure-bench/smoke",
     "tenure-etcd/conformance",
     "tenure-etcd/cluster_conformance",
@@ -64,6 +64,7 @@ const WAITING: [&str; 9] = [
     "tenure-zookeeper/layouts",
     "tenure-redis/conformance",
     "tenure-redis/string_conformance",
+    "tenure-redis/server",
     "tenure-quorum/redis",
     "interop/redisson",
 ];

@@ -2,10 +2,10 @@
 //! injected faults, and random calls whose replies are compared with a model.
 #![cfg(feature = "postgres")]
 
-mod postgres;
+mod postgres_fixture;
 
 mod unique {
-    use super::postgres::unique;
+    use super::postgres_fixture::unique;
 
     tenure_testkit::conformance!(unique);
     tenure_testkit::conformance_under_chaos!(unique);
@@ -13,7 +13,7 @@ mod unique {
 }
 
 mod version {
-    use super::postgres::version;
+    use super::postgres_fixture::version;
 
     tenure_testkit::conformance!(version);
     tenure_testkit::conformance_under_chaos!(version);
@@ -21,7 +21,7 @@ mod version {
 }
 
 mod shedlock {
-    use super::postgres::shedlock;
+    use super::postgres_fixture::shedlock;
 
     tenure_testkit::conformance!(shedlock);
 }

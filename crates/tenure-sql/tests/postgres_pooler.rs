@@ -2,14 +2,14 @@
 //! conformance suite, and what a pooler could mix up.
 #![cfg(feature = "postgres")]
 
-mod postgres;
+mod postgres_fixture;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use postgres::*;
+use postgres_fixture::*;
 use tenure_backend::{Effect, Fault, LockKey, Mode, Phase};
 use tenure_servers::{PgBouncer, Postgres};
 use tenure_sql::server::open;

@@ -2,12 +2,12 @@
 //! evictions and restarts (R20, R23).
 #![cfg(feature = "postgres")]
 
-mod postgres;
+mod postgres_fixture;
 mod race;
 
 use std::time::Duration;
 
-use postgres::Case;
+use postgres_fixture::Case;
 use race::{Textbook, race};
 use tenure_sql::server::open;
 use tokio::time::sleep;

@@ -1,4 +1,4 @@
-//! The blocking `Client::watch`, an iterator that waits. `tests/changes.rs` tests which changes come in which order.
+//! The blocking `Client::watch`, an iterator that waits. `tests/api/changes.rs` tests which changes come in which order.
 
 use std::time::Duration;
 

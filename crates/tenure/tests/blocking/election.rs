@@ -1,4 +1,4 @@
-//! The blocking `Client::election`: one leader at a time, whose work asks whether it still leads. `tests/election.rs`
+//! The blocking `Client::election`: one leader at a time, whose work asks whether it still leads. `tests/api/election.rs`
 //! tests the order of candidates and the death of a leader.
 
 use std::sync::Arc;
