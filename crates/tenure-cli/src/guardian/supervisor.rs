@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use rustix::net::{SendFlags, send};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::{Pid, WaitOptions, getpgrp, wait};
 use signal_hook::consts::SIGCONT;
 use tenure::Instant;
 use tokio::io::AsyncReadExt;
@@ -237,14 +237,19 @@ impl Supervisor {
         }
     }
 
-    /// Waits, for at most a second, until the guardian has exited, and reaps it. Returns at once if the guardian has
-    /// not reported the command's end: then dropping the supervisor ends the guardian.
+    /// Waits, for at most a second, until the guardian has exited, and reaps it. Kills it before if it has no command to
+    /// end.
     ///
     /// # Cancel safety
     /// If the future is dropped, the guardian still exits, but is reaped only after this process has ended.
     pub async fn reap_guardian(mut self) {
-        if !self.guardian_exits {
+        if self.takeover.is_some() {
+            // The `Sweep` has reaped it.
             return;
+        }
+        if !self.guardian_exits {
+            // The command did not start. An error means that the guardian is dead already.
+            let _ = self.guardian.kill();
         }
         let exit = async {
             while matches!(self.guardian.try_wait(), Ok(None)) {
@@ -253,6 +258,8 @@ impl Supervisor {
             }
         };
         let _ = tokio::time::timeout(EXIT_LIMIT, exit).await;
+        // A stub that died with its guardian has become a child of this process.
+        reap_dead_children();
     }
 
     fn stop_begins(&mut self) {
@@ -340,6 +347,11 @@ impl Supervisor {
             while_suspended: self.missed_while_suspended || self.suspended(),
         }
     }
+}
+
+/// Reaps the children of this process that have died.
+fn reap_dead_children() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 async fn next_action(job: &mut Option<JobControl>) -> JobAction {

@@ -12,6 +12,8 @@ use crate::messages::Failure;
 pub enum Reader {
     /// Stdout has a reader, as far as the system tells.
     Reads,
+    /// The reader has left so much unread that a write would wait for it.
+    Behind,
     /// The reader has closed its end of the pipe.
     Gone,
 }
@@ -53,20 +55,24 @@ pub fn write(text: &[u8]) -> Result<Reader, Failure> {
     }
 }
 
-/// Returns whether stdout has a reader, without writing. Only Unix can tell; other systems always return `Reads`.
+/// Returns what the reader of stdout does, without writing. Only Unix can tell; other systems always return `Reads`.
 pub fn reader() -> Reader {
     #[cfg(unix)]
     {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let stdout = rustix::stdio::stdout();
-        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+        let mut fds = [PollFd::new(&stdout, PollFlags::OUT)];
         let at_once = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let gone = PollFlags::ERR | PollFlags::HUP;
-        if poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(gone) {
-            return Reader::Gone;
+        if let Ok(ready) = poll(&mut fds, Some(&at_once)) {
+            let gone = PollFlags::ERR | PollFlags::HUP;
+            return match fds[0].revents() {
+                flags if flags.intersects(gone) => Reader::Gone,
+                _ if ready == 0 => Reader::Behind,
+                _ => Reader::Reads,
+            };
         }
     }
     Reader::Reads

@@ -26,8 +26,9 @@ pub(super) enum Ending {
     Stopped {
         /// The reason for the stop.
         why: StopReason,
-        /// The first INT, TERM, HUP or QUIT that came after the stop had begun. `None` if none came.
-        late_signal: Option<i32>,
+        /// The first signal that asked `tenure` to end: INT, TERM or QUIT, or HUP after the stop had begun. `None` if none
+        /// came.
+        ending_signal: Option<i32>,
     },
 }
 
@@ -65,7 +66,7 @@ pub(super) async fn run_under(
             Ok(match (ended.stopped_by, ended.status) {
                 (Some(why), _) => Ending::Stopped {
                     why,
-                    late_signal: supervised.late_signal,
+                    ending_signal: supervised.ending_signal,
                 },
                 (None, status) => Ending::Own(status.map_or(UNKNOWN_STATUS, Status::exit_code)),
             })
@@ -115,7 +116,7 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     Ok(match why {
         Some(why) => Ending::Stopped {
             why,
-            late_signal: None,
+            ending_signal: None,
         },
         None => Ending::NotStarted(error.exit_code(&program)),
     })

@@ -7,7 +7,7 @@ use tenure::{ClaimRef, Client, Election, LockKey};
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
 use super::holder::HolderSearch;
-use super::lock::{HeldLock, rounded};
+use super::lock::{HeldLock, rounded_up};
 use super::signals::{listen, termination_signal};
 use super::store::{CONNECT_LIMIT, ChosenStore, disconnect, key};
 use super::supervise::SupervisionOptions;
@@ -26,7 +26,7 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
         connected = store.connect(elect.label.as_deref(), Some(CONNECT_LIMIT)) => connected,
     };
     let client = connected?;
-    let lease = rounded(elect.lease, client.profile());
+    let lease = rounded_up(elect.lease, client.profile());
     let election = client.election(name.as_str()).lease(lease);
     let candidate = Candidate {
         client: &client,
@@ -77,11 +77,11 @@ impl Candidate<'_> {
                     ..
                 } => return Ok(STOPPED),
                 Ending::Stopped {
-                    late_signal: Some(signal),
+                    ending_signal: Some(signal),
                     ..
                 } => return Ok(ended_by(signal)),
                 Ending::Stopped {
-                    late_signal: None, ..
+                    ending_signal: None, ..
                 } => {
                     let words = format!("campaigning for {:?} again", self.elect.name);
                     note_as_is(!self.global.verbose, &words);

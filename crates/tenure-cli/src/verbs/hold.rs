@@ -16,7 +16,7 @@ use super::wait_line::show_while;
 use crate::args::{Global, Hold};
 use crate::guardian::{Inbox, now, reached};
 use crate::messages::{Blame, Failure, note, note_as_is, warn};
-use crate::output::{self, Event, EventWriter};
+use crate::output::{self, Event, EventWriter, Reader};
 
 const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
@@ -182,7 +182,8 @@ async fn hold_until_end(
     }
 }
 
-/// Prints an event after each renewal. Returns only if an event cannot be printed.
+/// Prints an event after each renewal, as soon as the reader has left room for it: a `hold` that waits for its reader
+/// renews nothing. Returns only if an event cannot be printed.
 async fn report_renewals(held: &HeldLock) -> Failure {
     // The watchdog renews after a third of the lease. A reader that counts `valid_ms` down has two thirds left then, so
     // the event may be late by this much.
@@ -190,6 +191,9 @@ async fn report_renewals(held: &HeldLock) -> Failure {
     let mut reported = held.local_deadline();
     loop {
         reached(now() + interval).await;
+        if output::reader() == Reader::Behind {
+            continue;
+        }
         let deadline = held.local_deadline();
         if deadline > reported
             && let Err(failed) = print_event(&Event::Renewed {
@@ -203,17 +207,18 @@ async fn report_renewals(held: &HeldLock) -> Failure {
 }
 
 fn report_loss(words: &str, lost: &Lost) -> Result<u8, Failure> {
-    warn(words);
     let cause = match &lost.cause {
         // Cannot happen: `hold` closes its client only after it has reported a loss. Report `Missing` even so, because
         // the help of `hold` does not list `Closed`.
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };
-    print_event(&Event::Lost {
+    // Before the warning, because a stderr that nobody reads blocks.
+    let printed = print_event(&Event::Lost {
         cause: cause.as_str(),
-    })?;
-    Ok(LOST)
+    });
+    warn(words);
+    printed.map(|()| LOST)
 }
 
 /// Prints an event to stdout. A failure ends `hold`: without a reader the lock protects nothing.

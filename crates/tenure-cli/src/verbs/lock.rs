@@ -32,7 +32,7 @@ pub(super) struct LockRequest<'a> {
 
 pub(super) struct HeldLock {
     guards: Guards,
-    /// The lease, after it was rounded to the store's limits.
+    /// The lease, after it was rounded up to the store's shortest.
     pub(super) lease: Duration,
     /// Time from the request for the lock to the grant.
     pub(super) waited: Duration,
@@ -94,9 +94,9 @@ impl<'a> LockRequest<'a> {
         store.connect(self.args.label.as_deref(), limit).await
     }
 
-    /// Returns the lease, rounded to the store's limits.
+    /// Returns the lease, rounded up to the store's shortest.
     pub(super) fn lease(&self, client: &Client) -> Duration {
-        rounded(self.args.lease, client.profile())
+        rounded_up(self.args.lease, client.profile())
     }
 
     pub(super) fn holder<'c>(&self, client: &'c Client) -> HolderSearch<'c> {
@@ -158,10 +158,9 @@ fn quoted<'a>(keys: impl Iterator<Item = &'a LockKey>) -> String {
     quoted.join(", ")
 }
 
-/// Rounds a lease to the store's limits.
-pub(super) fn rounded(lease: Duration, profile: &Profile) -> Duration {
-    let limits = &profile.limits;
-    lease.min(limits.max_lease).max(limits.min_lease)
+/// Rounds a lease up to the store's shortest. The store refuses one above its longest.
+pub(super) fn rounded_up(lease: Duration, profile: &Profile) -> Duration {
+    profile.limits.lease(lease)
 }
 
 /// The library's handle for one key, with all options applied.

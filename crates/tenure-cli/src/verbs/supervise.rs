@@ -45,8 +45,9 @@ pub(super) struct SupervisedCommand<'a> {
     pub(super) lost: bool,
     /// True once a warning has said that the command is being stopped.
     stop_printed: bool,
-    /// The first INT, TERM, HUP or QUIT that came after the warning that the command is being stopped.
-    pub(super) late_signal: Option<i32>,
+    /// The first INT, TERM, HUP or QUIT that asked `tenure` to end, whatever becomes of the command. HUP does so only
+    /// after the warning that the command is being stopped: a command that runs may take it as an order to reload.
+    pub(super) ending_signal: Option<i32>,
 }
 
 impl<'a> SupervisedCommand<'a> {
@@ -66,7 +67,7 @@ impl<'a> SupervisedCommand<'a> {
             started: false,
             lost: false,
             stop_printed: false,
-            late_signal: None,
+            ending_signal: None,
         }
     }
 
@@ -103,6 +104,8 @@ impl<'a> SupervisedCommand<'a> {
                 .enforce_max_hold()
                 .min(self.held.lease / ARM_CHECKS_PER_LEASE);
             tokio::select! {
+                // Reports first: what to do about a signal or a loss depends on them.
+                biased;
                 event = self.supervisor.next() => match event {
                     Event::Ended(ended) => return Ok(self.report(ended)),
                     Event::NotStarted(error) => return Err(error),
@@ -119,15 +122,20 @@ impl<'a> SupervisedCommand<'a> {
         self.supervisor
     }
 
-    /// Keeps the lock for as long as `--at-least` says. INT, TERM or the loss of the lock end the wait.
+    /// Keeps the lock for as long as `--at-least` says. INT, TERM or the loss of the lock end the wait, also if they came
+    /// while the command ran.
     pub(super) async fn wait_at_least(&mut self) {
         let until = self.since + self.options.at_least;
+        let ends = |signal| is(signal, Signal::INT) || is(signal, Signal::TERM);
+        if self.ending_signal.is_some_and(ends) {
+            return;
+        }
         while !self.lost {
             tokio::select! {
                 biased;
                 () = reached(until) => return,
                 signal = self.inbox.recv() => {
-                    if is(signal, Signal::INT) || is(signal, Signal::TERM) {
+                    if ends(signal) {
                         return;
                     }
                 }
@@ -169,12 +177,13 @@ impl<'a> SupervisedCommand<'a> {
             let words = self.held.words_of(lost);
             return warn(&format!("{words}; the command runs on, as --on-lost ignore says"));
         }
+        // Before the warning, because a stderr that nobody reads blocks.
+        self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
         self.stop_printed = true;
         warn(&format!(
             "{}; the command is being stopped",
             self.held.words_of(lost)
         ));
-        self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
     }
 
     /// Returns whether the command may run on without the lock: it has begun, with `--on-lost ignore`.
@@ -194,8 +203,8 @@ impl<'a> SupervisedCommand<'a> {
         if !requests_termination(signal) {
             return self.supervisor.signal(signal, Recipient::Leader);
         }
-        if self.stop_printed {
-            self.late_signal.get_or_insert(signal);
+        if self.stop_printed || !is(signal, Signal::HUP) {
+            self.ending_signal.get_or_insert(signal);
         }
         self.supervisor.signal(signal, Recipient::Group);
     }

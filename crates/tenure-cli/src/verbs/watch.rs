@@ -44,7 +44,7 @@ async fn print_all(changes: &mut Changes, json: bool) -> Result<(), Failure> {
         let change = tokio::select! {
             change = changes.next() => change,
             () = tokio::time::sleep(READER_CHECK_INTERVAL) => match output::reader() {
-                Reader::Reads => continue,
+                Reader::Reads | Reader::Behind => continue,
                 Reader::Gone => return Ok(()),
             },
         };

@@ -144,6 +144,64 @@ fn a_signal_while_the_command_is_stopped_ends_the_candidacy() {
 }
 
 #[test]
+fn a_signal_before_the_lead_is_lost_ends_the_candidacy() {
+    let fixture = Fixture::new();
+    let script = "trap 'touch got_term' TERM; echo $$ >> terms; while :; do sleep 0.02; done";
+    let candidate = elect(&fixture, &["--lease", "3s"], script);
+    let pids = fixture.pids("terms", 1);
+    candidate.send(Signal::TERM);
+    fixture.wait_for_file("got_term");
+    fixture.evict("chair");
+    assert_eq!(candidate.finish().code, 143);
+    assert_dead(&pids);
+    assert_eq!(fixture.pids("terms", 1).len(), 1, "no second term");
+}
+
+#[test]
+fn a_candidate_whose_command_reloads_at_hup_stays_one() {
+    let fixture = Fixture::new();
+    let script = "trap 'touch got_hup' HUP; echo $$ >> terms; while :; do sleep 0.02; done";
+    let candidate = elect(&fixture, &["--lease", "3s"], script);
+    fixture.pids("terms", 1);
+    candidate.send(Signal::HUP);
+    fixture.wait_for_file("got_hup");
+    fixture.evict("chair");
+    let pids = fixture.pids("terms", 2);
+    candidate.send(Signal::KILL);
+    candidate.finish();
+    wait_for("the command's end", || !pids.iter().any(|&pid| alive(pid)));
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_dead_child() {
+    let fixture = Fixture::new();
+    let leader = elect(&fixture, &[], STAY);
+    fixture.pids("terms", 1);
+    let candidate = elect(&fixture, &["--lease", "3s"], STAY);
+    wait_for("the candidate", || waiters(&fixture) == Some(1));
+    let pid = candidate.pid();
+    let children = || {
+        let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let list = list.expect("the candidate runs");
+        list.split_whitespace()
+            .map(|child| child.parse().expect("an id"))
+            .collect::<Vec<i32>>()
+    };
+    let [guardian] = children()[..] else {
+        panic!("one guardian")
+    };
+    send(guardian, Signal::STOP);
+    leader.send(Signal::TERM);
+    leader.finish();
+    // The first start takes too long, so the candidate leads once more, with another guardian.
+    fixture.pids("terms", 2);
+    assert!(children().iter().all(|&child| alive(child)), "{:?}", children());
+    assert!(!children().contains(&guardian));
+    candidate.send(Signal::TERM);
+    assert_eq!(candidate.finish().code, 143);
+}
+
+#[test]
 fn on_lost_kill_sends_no_term() {
     let fixture = Fixture::new();
     let script = "trap 'touch got_term' TERM; echo $$ >> terms; while :; do sleep 0.02; done";

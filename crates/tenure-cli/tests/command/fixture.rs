@@ -1,7 +1,12 @@
 //! Fixture of one test: a folder with a store, the built command, and functions that wait for an event.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use serde_json::Value;
 
@@ -134,6 +139,26 @@ impl Done {
             .map(|line| serde_json::from_str(line).expect("each line is JSON"))
             .collect()
     }
+}
+
+/// A small pipe: the end to read, and the end to write.
+pub(crate) fn small_pipe() -> (File, OwnedFd) {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    fcntl_setpipe_size(&writer, 4_096).expect("one page");
+    (File::from(reader), writer)
+}
+
+/// Writes to a pipe until it is full.
+pub(crate) fn fill(writer: &OwnedFd) {
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    // Opened once more, because the process that has the pipe expects that its own writes block.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut again = File::options()
+        .write(true)
+        .custom_flags(nonblocking)
+        .open(path)
+        .expect("the pipe is ours");
+    while again.write_all(b"\n").is_ok() {}
 }
 
 /// A running `tenure hold` or `tenure watch`, and its output.

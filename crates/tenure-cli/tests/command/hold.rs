@@ -1,10 +1,11 @@
 //! `tenure hold`: its events, its exit codes, and its end.
 
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::fixture::{Fixture, Process};
+use crate::fixture::{Fixture, Process, fill, small_pipe, wait_for};
 
 #[test]
 fn hold_prints_its_lock_and_releases_when_stdin_ends() {
@@ -202,16 +203,48 @@ fn at_least_outlasts_stdin_but_not_a_signal() {
 }
 
 #[test]
-fn a_lease_beyond_the_stores_limits_is_rounded_and_shown() {
+fn a_lease_beyond_the_stores_longest_is_an_error_that_names_it() {
     let fixture = Fixture::new();
-    let hold = fixture.hold(&["k", "--lease", "87600h"]);
-    let lease = hold.next("acquired")["lease_ms"].as_u64().expect("a number");
-    assert!(lease > 0 && lease < 87_600 * 3_600_000, "{lease}");
-    let left = fixture.shown("k")["holders"][0]["remaining_ms"]
-        .as_u64()
-        .expect("a number");
-    assert!(left <= lease && left > lease - 60_000, "{left} of {lease}");
-    hold.release();
+    for (args, code) in [
+        (&["hold", "k", "--no-stdin", "--lease", "87600h"][..], 2),
+        (&["hold", "k", "l", "--no-stdin", "--lease", "87600h"], 2),
+        (&["run", "k", "--lease", "87600h", "--", "touch", "ran"], 125),
+        (&["elect", "k", "--lease", "87600h", "--", "touch", "ran"], 125),
+    ] {
+        let done = fixture.call(args);
+        assert_eq!((done.code, &*done.stdout), (code, ""), "{args:?}: {done:?}");
+        assert!(
+            done.stderr.contains("a lease lasts at most "),
+            "{args:?}: {done:?}"
+        );
+    }
+    assert!(!fixture.path("ran").exists());
+    assert!(!fixture.is_busy("k"));
+}
+
+#[test]
+fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
+    let fixture = Fixture::new();
+    let (reader, writer) = small_pipe();
+    let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "2s"]);
+    let child = command.stdout(writer.try_clone().expect("a descriptor")).spawn();
+    let hold = Process::of(child.expect("it starts"));
+    // It has the writing end too, which would keep the pipe open.
+    drop(command);
+    let mut events = BufReader::new(reader);
+    let mut first = String::new();
+    events.read_line(&mut first).expect("text");
+    assert!(first.contains("acquired"), "{first}");
+    fill(&writer);
+    drop(writer);
+    // sleep: two leases, in which a hold that waits for its reader would lose its lock.
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(fixture.is_busy("k"));
+    hold.send(Signal::TERM);
+    wait_for("the release", || !fixture.is_busy("k"));
+    let rest = std::io::read_to_string(events).expect("text");
+    assert!(rest.trim_end().ends_with(r#"{"event":"released"}"#), "{rest}");
+    assert_eq!(hold.finish().code, 0);
 }
 
 #[test]

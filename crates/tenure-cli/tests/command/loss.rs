@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tenure_servers::{Data, Redis, needs};
 
-use crate::fixture::{Fixture, Process, alive, assert_dead, wait_for};
+use crate::fixture::{Fixture, Process, alive, assert_dead, fill, small_pipe, wait_for};
 
 /// A command with a child in its group and one outside of it. It writes all three process ids to a file.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
@@ -229,4 +229,27 @@ fn max_hold_stops_the_command_while_the_lock_is_still_held() {
         std::fs::remove_file(fixture.path("got_term")).expect("it is there");
         std::fs::remove_file(fixture.path("pid")).expect("it is there");
     }
+}
+
+/// The holder learns of the eviction at a renewal, after 5 s. Its deadline comes after 14 s.
+#[test]
+fn a_stderr_that_nobody_reads_does_not_delay_the_stop() {
+    let fixture = Fixture::new();
+    let (reader, stderr) = small_pipe();
+    // The shell itself reports on stderr that a signal has ended its `sleep`.
+    let script = "exec 2> log; trap 'touch termed; exit' TERM; touch ran; while :; do sleep 0.02; done";
+    let mut command = fixture.command(&["run", "k", "--lease", "15s", "--", "sh", "-c", script]);
+    let child = command.stderr(stderr.try_clone().expect("a descriptor")).spawn();
+    let run = Process::of(child.expect("it starts"));
+    drop(command);
+    fixture.wait_for_file("ran");
+    fill(&stderr);
+    drop(stderr);
+    let began = Instant::now();
+    fixture.evict("k");
+    fixture.wait_for_file("termed");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let warning = std::io::read_to_string(reader).expect("text");
+    assert!(warning.contains("evicted"), "{warning}");
+    assert_eq!(run.finish().code, 123);
 }

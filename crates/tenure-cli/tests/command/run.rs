@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tenure_servers::{Redis, needs};
 
-use crate::fixture::{Done, Fixture, LIMIT, Process, wait_for};
+use crate::fixture::{Done, Fixture, Process, wait_for};
 
 #[test]
 fn the_exit_code_is_the_commands_or_128_plus_the_signal() {
@@ -137,20 +137,6 @@ fn nothing_of_ours_goes_to_stdout() {
         assert_eq!(done.stdout, "mine\n", "{words:?}");
         let refused = fixture.call(&[words, &["", "--", "true"]].concat());
         assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{words:?}");
-    }
-}
-
-/// The grace must be computed from the lease that the store gives. A grace computed from the longer `--lease` would
-/// exceed the whole lease, so TERM would be due before the command starts.
-#[test]
-fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
-    let fixture = Fixture::new();
-    for grace in [&[][..], &["--grace", "20000h"]] {
-        for verb in ["run", "elect"] {
-            let lease = [verb, "k", "--lease", "875999h"];
-            let done = fixture.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
-            assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
-        }
     }
 }
 
@@ -355,19 +341,25 @@ fn at_least_keeps_the_lock_after_the_command_has_ended() {
 #[test]
 fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     let fixture = Fixture::new();
-    let mut run = fixture.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
+    let run = fixture.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
     let pid = fixture.pids("pid", 1)[0];
     wait_for("the command's end", || !crate::fixture::alive(pid));
-    let began = Instant::now();
-    wait_for("an answer to TERM", || {
-        // Send TERM repeatedly: only a TERM after `tenure` has noticed the command's end ends the wait. `tenure`
-        // forwards an earlier one to the command.
-        run.send(Signal::TERM);
-        run.has_ended()
-    });
+    // If `tenure` has not noticed the end yet, it forwards the signal, and does not wait either.
+    run.send(Signal::TERM);
     assert_eq!(run.finish().code, 6);
-    assert!(began.elapsed() < LIMIT);
     assert!(!fixture.is_busy("k"));
+}
+
+#[test]
+fn a_signal_that_ends_the_command_ends_the_wait_of_at_least_too() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let fixture = Fixture::new();
+        let run = fixture.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exec sleep 600");
+        fixture.pids("pid", 1);
+        run.send(signal);
+        assert_eq!(run.finish().code, code);
+        assert!(!fixture.is_busy("k"));
+    }
 }
 
 #[test]
