@@ -10,9 +10,10 @@ use mysql::{Case, PASSWORD, USER, config, start, start_with_clock};
 use mysql_async::prelude::Queryable;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault,
-    LockKey, ReleaseReply, ReleaseRequest,
+    LockKey, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
 };
 use tenure_sql::server::{create, open};
+use tenure_testkit::Subject;
 
 fn claim(key: &str, number: u64) -> Arc<Claim> {
     let id = ClaimId::new(ClientId::from_random([7; 16]), number);
@@ -423,6 +424,57 @@ async fn the_doctor_finds_settings_that_weaken_the_locks() {
         "{refused}"
     );
     assert!(refused.to_string().contains("`binlog_format`"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_a_zone_that_sets_its_clocks() {
+    let case = Case::on(start(&[], &[]), "version");
+    case.ask(
+        "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (1, 'N');
+         INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Middle/Earth', 1);
+         INSERT INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation)
+             VALUES (1, 0, 3600, 0, 'MET'), (1, 1, 7200, 1, 'MEST');
+         INSERT INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id)
+             VALUES (1, UNIX_TIMESTAMP(CONCAT(YEAR(NOW()), '-03-30')), 1), (1, UNIX_TIMESTAMP(CONCAT(YEAR(NOW()), '-10-30')), 0)",
+    );
+    let url = case.url(case.address());
+    for (zone, is_found) in [("Middle/Earth", true), ("%2B01:00", false), ("UTC", false)] {
+        // `UTC` is the default.
+        let option = if zone == "UTC" {
+            String::new()
+        } else {
+            format!("&time_zone={zone}")
+        };
+        let store = open(config(&(url.clone() + &option))).await.expect("it opens");
+        let found = findings(&store).await.join("\n");
+        assert_eq!(
+            found.contains("are set twice a year"),
+            is_found,
+            "{zone}: {found}"
+        );
+        assert_eq!(found.contains("`Middle/Earth`"), is_found, "{zone}: {found}");
+    }
+}
+
+/// By the server's clock, the lease of such a renewal ends before the time at which the row was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_renewed_after_the_clock_was_set_back_ends() {
+    for layout in ["unique", "version", "shedlock"] {
+        let case = Case::new(layout);
+        let [ours, other] = [open(case.config()).await, open(case.config()).await];
+        let [ours, other] = [ours, other].map(|store| store.expect("the server answers"));
+        let [held, next] = [claim("k", 1), claim("k", 2)];
+        lock(&ours, &held).await;
+        case.ask("UPDATE step SET us = us - 3600000000");
+        let renewed = ours
+            .clone()
+            .renew(Batch::from_iter([RenewRequest::of(&held)]))
+            .await;
+        assert!(matches!(renewed[..], [RenewReply::Alive { .. }]), "{renewed:?}");
+        waits(&other, &next).await;
+        case.pass(held.lease + Duration::from_secs(1)).await;
+        lock(&other, &next).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

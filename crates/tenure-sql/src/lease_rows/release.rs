@@ -35,10 +35,18 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         let successor = match request.successor {
             None => None,
-            Some(successor) => Some(self.acquire_row(successor.claim, successor.not_after).await.unwrap_or_else(|error| {
-                tracing::debug!(%error, "the next waiter was not granted the lock with the release: it polls");
-                AcquireReply::Waiting { ahead: None, poll_after: TURN }
-            })),
+            Some(successor) => match self.acquire_row(successor.claim, successor.not_after).await {
+                Ok(reply) => Some(reply),
+                // It may have taken the row: without a reply, the engine withdraws it.
+                Err(error) if error.effect() == Effect::Unknown => None,
+                Err(error) => {
+                    tracing::debug!(%error, "the next waiter was not granted the lock with the release: it polls");
+                    Some(AcquireReply::Waiting {
+                        ahead: None,
+                        poll_after: TURN,
+                    })
+                }
+            },
         };
         Ok(ReleaseReply::Done {
             freed: freed.into_iter().collect(),
@@ -53,11 +61,15 @@ impl<S: LeaseSession> LeaseRows<S> {
         self: &Arc<Self>,
         claim: &ClaimRef,
     ) -> Result<Option<HolderId>, BackendError> {
-        let may_arrive_until = self.claims.begin_release(claim.id, self.now() + MAX_NOT_AFTER);
+        let mut may_arrive_until = self.claims.begin_release(claim.id, self.now() + MAX_NOT_AFTER);
         let released = self.release_row(claim).await;
         match &released {
             Ok(_) => self.ended(claim),
-            Err(error) if error.effect() == Effect::None => self.claims.cancel_release(claim.id),
+            Err(error) if error.effect() == Effect::None => {
+                // The claim stays as it was, so nothing may release it later.
+                self.claims.cancel_release(claim.id);
+                may_arrive_until = None;
+            }
             Err(_) => {}
         }
         if let Some(until) = may_arrive_until {

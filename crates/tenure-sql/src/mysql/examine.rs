@@ -21,6 +21,11 @@ const COUNTERS: &str = "SHOW STATUS WHERE Variable_name IN ('Rpl_semi_sync_maste
 const TIMES: &str = "SELECT 'time', TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) UNION ALL
     SELECT 'seconds', TIMESTAMPDIFF(SECOND, NOW(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))";
 
+/// Above 0 if this session's time zone has another offset in summer than in winter.
+const SUMMER: &str =
+    "SELECT 'sets_clocks', COUNT(DISTINCT TIMESTAMPDIFF(MINUTE, day, CONVERT_TZ(day, '+00:00', @@session.time_zone))) - 1
+    FROM (SELECT CONCAT(YEAR(UTC_DATE()), '-01-15') AS day UNION ALL SELECT CONCAT(YEAR(UTC_DATE()), '-07-15')) days";
+
 /// The replicas that read from this server. A user without the permission `PROCESS` sees none.
 const REPLICAS: &str =
     "SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'";
@@ -36,7 +41,7 @@ const STATEMENTS: [&str; 10] = [
     "take", "insert", "look", "renew", "release", "clear", "evict", "settle", "list", "sweep",
 ];
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     Check::danger(
         |server| server.number("innodb_flush_log_at_trx_commit") != 1,
         "the server does not write each transaction to stable storage (`innodb_flush_log_at_trx_commit` is not 1)",
@@ -83,6 +88,12 @@ const CHECKS: [Check; 10] = [
         "what other programs write by NOW() is read as an earlier or a later time, so leases end early or late: add \
          `time_zone=SYSTEM` to the URL, or let those programs use UTC",
     ),
+    Check::danger(
+        |server| server.number("sets_clocks") > 0,
+        "the clocks of the time zone `{zone}` are set twice a year, and the table's times have no zone",
+        "when they are set forward, leases end an hour early, so two can hold the same lock: let all clients use UTC, or an \
+         offset such as `time_zone=+01:00`",
+    ),
     Check::warning(
         |server| {
             ["transaction_isolation", "tx_isolation"]
@@ -115,12 +126,13 @@ impl Examined for MySqlSession {
         for query in [REPLICAS, SOURCES] {
             let _ = facts.ask(self, query).await;
         }
-        for query in [SETTINGS, COUNTERS, TIMES] {
+        for query in [SETTINGS, COUNTERS, TIMES, SUMMER] {
             facts.ask(self, query).await?;
         }
         if facts.number("seconds") != 0 {
             facts.add("hours", format!("{:+}", facts.number("seconds") as f64 / 3600.0));
         }
+        facts.add("zone", &config.time_zone);
         facts.add("connections", facts.number("threads_connected"));
         facts.add("is_encrypted", !facts.text("ssl_cipher").is_empty());
         let dialect = MySqlSession::dialect(config);

@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClientId, Effect, Fault, Invalidation, LockKey, Loss, MAX_NOT_AFTER,
-    Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
+    AcquireReply, BackendError, Claim, ClientId, Effect, Fault, HolderId, Invalidation, LockKey, Loss,
+    MAX_NOT_AFTER, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, Successor,
 };
 use tenure_servers::{Data, Postgres, Proxy, SteppedClock, Way};
 use tenure_testkit::Subject;
@@ -107,6 +107,78 @@ async fn a_cancelled_statement_is_a_transient_error_without_effect() {
     assert_error(&error, (Fault::Unavailable, Effect::None), "cancelled");
     locking.batch_execute("ROLLBACK").await.expect("it obeys");
     client.release(&held).await.freed_it(&held);
+}
+
+/// The first request of the claim was given up, so a release has to be repeated once that request can no longer arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_refused_without_effect_releases_nothing_later() {
+    let case = Case::on(start(&[]), "version")
+        .await
+        .with("command_timeout=2s&application_name=kept");
+    let (client, key) = case.one().await;
+    let store = client.backend().clone();
+    let claim = client.claim(&key, Mode::Exclusive);
+    case.server.lock().process().pause();
+    let not_after = store.clock().now() + Duration::from_secs(3);
+    let unanswered = store.clone().acquire(claim.clone(), not_after).await;
+    let unanswered = unanswered.expect_err("it is silent");
+    assert_error(&unanswered, (Fault::Unavailable, Effect::Unknown), "within 2s");
+    case.server.lock().process().resume();
+    client.granted(&claim).await;
+    let locking = case.locking(&key).await;
+    let releasing = tokio::spawn({
+        let (store, request) = (store.clone(), unlock_of(&claim));
+        async move { release_error(&store, request).await }
+    });
+    let pid = waiting(&case, "kept", "transactionid").await;
+    case.ask(&format!("SELECT pg_cancel_backend({pid})"));
+    let error = releasing.await.expect("no panic");
+    assert_error(&error, (Fault::Unavailable, Effect::None), "cancelled");
+    locking.batch_execute("ROLLBACK").await.expect("it obeys");
+    // sleep: the time limits of the first request and of a statement, after which releases are repeated.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    client.stays_alive(&claim, Phase::Granted).await;
+    client.release(&claim).await.freed_it(&claim);
+}
+
+/// The row was released, and then the connection ended while the next claim took it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_says_nothing_of_a_successor_that_was_not_answered() {
+    let case = Case::new("version").await.with("application_name=succession");
+    let (client, key) = case.one().await;
+    let held = client.holds(&key, Mode::Exclusive).await;
+    let next = client.claim(&key, Mode::Exclusive);
+    let (schema, table) = (case.schema.clone(), case.table());
+    let delay = format!(
+        "CREATE FUNCTION {schema}.delay() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+         CREATE TRIGGER delay BEFORE UPDATE ON {table} FOR EACH ROW WHEN (NEW.locked AND NOT OLD.locked)
+             EXECUTE FUNCTION {schema}.delay()"
+    );
+    case.script(&delay).await;
+    let store = client.backend().clone();
+    let releasing = tokio::spawn({
+        let successor = Successor {
+            claim: next.clone(),
+            not_after: store.clock().now() + Duration::from_secs(5),
+        };
+        let request = ReleaseRequest {
+            successor: Some(successor),
+            ..unlock_of(&held)
+        };
+        async move { release(&store, request).await }
+    });
+    waiting(&case, "succession", "PgSleep").await;
+    cut(&case, "succession");
+    match releasing.await.expect("no panic") {
+        ReleaseReply::Done {
+            freed,
+            successor: None,
+            ..
+        } => assert_eq!(freed[..], [HolderId::Claim(held.at.id)]),
+        other => panic!("{other:?}"),
+    }
+    client.withdraw(&next).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -596,6 +668,22 @@ async fn other_warnings_do_not_affect_a_lock() {
         assert_alive(&renew(&store, &claim).await);
         let released = release(&store, unlock_of(&claim)).await;
         assert!(matches!(released, ReleaseReply::Done { .. }), "{released:?}");
+    }
+}
+
+/// By the server's clock, the lease of such a renewal ends before the time at which the row was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_renewed_after_the_clock_was_set_back_ends() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await;
+        let ([client, other], key) = case.two().await;
+        let held = client.holds(&key, Mode::Exclusive).await;
+        case.script(&format!("UPDATE {}.step SET us = us - 3600000000", case.schema))
+            .await;
+        assert_alive(&renew(client.backend(), &held).await);
+        other.finds_busy(&key, Mode::Exclusive).await;
+        case.pass(held.lease + Duration::from_secs(1)).await;
+        other.finds_free(&key, Mode::Exclusive).await;
     }
 }
 

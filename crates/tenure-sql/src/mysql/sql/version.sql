@@ -29,7 +29,8 @@ UPDATE {table} SET locked = 0, version = version + 1, {ends} = NULL
     WHERE {key} = {:key} AND version = {:seen} AND locked AND {holder} IS NULL
 
 -- name: raise
-, version = GREATEST(version, {:raise})
+-- If the server's clock has gone back, the lease ends before the time of the take, and must not look like one that never ends.
+, version = GREATEST(version, {:raise}), {changed} = LEAST({changed}, {now})
 
 -- name: held
 -- A lease that had ended when the row was taken is that of an earlier holder: this one never ends.

@@ -45,7 +45,8 @@ UPDATE {table} l SET locked = false, version = l.version + 1, {ends} = NULL
 WHERE l.{key} = {:key} AND l.version = {:seen} AND l.locked AND l.{holder} IS NULL
 
 -- name: raise
-, version = greatest(l.version, {:raise})
+-- If the server's clock has gone back, the lease ends before the time of the take, and must not look like one that never ends.
+, version = greatest(l.version, {:raise}), {changed} = least(l.{changed}, {now})
 
 -- name: held
 -- A lease that had ended when the row was taken is that of an earlier holder: this one never ends.
