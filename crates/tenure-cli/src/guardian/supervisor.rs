@@ -247,8 +247,9 @@ impl Supervisor {
             // The `Sweep` has reaped it.
             return;
         }
-        if !self.guardian_exits {
-            // The command did not start. An error means that the guardian is dead already.
+        let starts_nothing = !self.guardian_exits;
+        if starts_nothing {
+            // An error means that the guardian is dead already.
             let _ = self.guardian.kill();
         }
         let exit = async {
@@ -256,10 +257,14 @@ impl Supervisor {
                 // The time limit is for a `tenure` whose caller has blocked SIGCHLD, so that none arrives.
                 let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
+            // The stub dies a moment after its guardian, as a child of this process.
+            while starts_nothing && let Ok(dead) = wait(WaitOptions::NOHANG) {
+                if dead.is_none() {
+                    let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
+                }
+            }
         };
         let _ = tokio::time::timeout(EXIT_LIMIT, exit).await;
-        // A stub that died with its guardian has become a child of this process.
-        reap_dead_children();
     }
 
     fn stop_begins(&mut self) {
@@ -347,11 +352,6 @@ impl Supervisor {
             while_suspended: self.missed_while_suspended || self.suspended(),
         }
     }
-}
-
-/// Reaps the children of this process that have died.
-fn reap_dead_children() {
-    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 async fn next_action(job: &mut Option<JobControl>) -> JobAction {
