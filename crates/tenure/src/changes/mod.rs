@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_backend::{Fault, HolderId, Instant, Kind, LockKey, LockStatus, Query};
+use tenure_backend::{Fault, HolderId, Instant, Kind, LockKey, LockStatus, Mode, Query};
 
 pub(crate) use self::scan::Scans;
 use self::scan::{Seen, Watcher};
@@ -56,8 +56,8 @@ pub enum Change {
     Held(LockStatus),
     /// The key was held at the previous scan, and has no holder at this one. Claims may wait for it.
     Freed(LockStatus),
-    /// The key is held as before, but its holders have changed, or the label of a holder in another program: on etcd, the
-    /// value that a leader of Go's `Election` proclaims.
+    /// The key is held as before, but its holders have changed, or what the store shows of one: its label, its mode, or that it
+    /// has a token. On etcd, the label of a leader of Go's `Election` is the value that it proclaims.
     Holders(LockStatus),
     /// The waiters of the key have changed, and the holders have not.
     Waiters(LockStatus),
@@ -330,14 +330,14 @@ fn vacated(before: &LockStatus) -> LockStatus {
     LockStatus::new(before.key.clone(), before.kind, Vec::new(), waiters)
 }
 
-/// The holders, with the labels of foreign ones: a leader of another program may proclaim a new value.
-fn holders(status: &LockStatus) -> HashSet<(&HolderId, Option<&str>)> {
+/// What a caller is to know of a holder. A store may show the label and the token later than the holder, a downgrade changes
+/// the mode, and a leader of another program may proclaim a new value, which is its label.
+type Shown<'a> = (&'a HolderId, Mode, Option<&'a str>, bool);
+
+fn holders(status: &LockStatus) -> HashSet<Shown<'_>> {
     let holders = status.holders.iter().map(|holder| {
-        let value = match holder.id {
-            HolderId::Foreign(_) => holder.label.as_deref(),
-            _ => None,
-        };
-        (&holder.id, value)
+        let label = holder.label.as_deref();
+        (&holder.id, holder.mode, label, holder.token.is_some())
     });
     holders.collect()
 }

@@ -286,6 +286,11 @@ impl Hold {
         self.lease_nanos.store(nanos(least), Ordering::Relaxed);
     }
 
+    /// Notes that a renewal was confirmed which does not extend the lease.
+    pub(crate) fn renewal_confirmed(&self) {
+        self.unconfirmed.store(false, Ordering::Relaxed);
+    }
+
     /// The error of the client's last renewals, while this hold's last one is unconfirmed.
     pub(crate) fn renewal_error(&self) -> Option<Error> {
         let unconfirmed = self.unconfirmed.load(Ordering::Relaxed);

@@ -366,7 +366,8 @@ async fn search(
     for round in 0u32.. {
         let mut guards: Vec<Option<Taken>> = members.iter().map(|_| None).collect();
         if let Some(busy) = awaited {
-            let mut lock: Acquire<Guard> = members[busy].lock();
+            // The time limit is that of the whole search.
+            let mut lock: Acquire<Guard> = members[busy].0.lock(Patience::Forever);
             if let Some(told) = told.take() {
                 lock = lock.on_waiting(told);
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tenure::inspect::LockStatus;
-use tenure::{Change, Changes, Client, Error, Guard, Settings};
+use tenure::{Change, Changes, Client, Error, Guard, Mode, Settings};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, FaultRates, SimClock};
 
@@ -92,6 +92,21 @@ async fn a_watch_reports_grants_waiters_hand_overs_and_frees() {
     assert_eq!((what, status.key.as_str()), ("freed", "k"));
     assert!(status.holders.is_empty(), "{status:?}");
     silent(&mut changes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_downgrade_changes_what_a_watch_shows_of_the_holder() {
+    let client = client();
+    let mut changes = client.watch("");
+    let guard = client.rwlock("k").write().await.expect("it is free");
+    let (what, status) = word(&mut changes).await;
+    assert_eq!((what, status.holders[0].mode), ("held", Mode::Write));
+    guard.downgrade().await.expect("it is held");
+    let (what, status) = word(&mut changes).await;
+    assert_eq!((what, status.holders[0].mode), ("holders", Mode::Read));
+    silent(&mut changes).await;
+    guard.unlock().await.expect("it was held");
+    assert_eq!(word(&mut changes).await.0, "freed");
 }
 
 #[tokio::test(start_paused = true)]

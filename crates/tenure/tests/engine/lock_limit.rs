@@ -32,9 +32,13 @@ async fn every_lock_method_ends_at_the_clients_limit() {
     assert!(began.elapsed() >= 300 * MS && began.elapsed() < 320 * MS);
     // A limit of the call itself counts instead.
     let mut longer = begun(mutex.lock_within(SECOND)).await;
+    let both = multi([client.mutex("free")]).and(mutex.clone());
+    let mut all = begun(both.lock_within(SECOND)).await;
     pass(900 * MS).await;
     assert!(poll_once(&mut longer).await.is_none());
+    assert!(poll_once(&mut all).await.is_none());
     assert_error!(longer.await, Error::Timeout);
+    assert_error!(all.await, Error::Timeout);
 }
 
 #[tokio::test(start_paused = true)]

@@ -314,3 +314,33 @@ async fn labels_are_shown_and_waiters_share_one_watch() {
         served(waiter).await.unlock().await.unwrap();
     }
 }
+
+/// Nobody waits when they come, so each of them asks the store itself.
+#[tokio::test(start_paused = true)]
+async fn callers_of_permits_that_ask_together_are_served_in_order() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let mut permits = Vec::new();
+    for _ in 0..3 {
+        permits.push(fixture.client().semaphore("s", 3).acquire().await.unwrap());
+    }
+    let semaphore = client.semaphore("s", 3);
+    backend.control(Verb::Acquire).hold_before();
+    let (first, second, third) = (
+        tokio::spawn(semaphore.acquire()),
+        tokio::spawn(semaphore.acquire()),
+        tokio::spawn(semaphore.acquire()),
+    );
+    settle().await;
+    assert_eq!(backend.control(Verb::Acquire).count(), 3);
+    backend.control(Verb::Acquire).resume();
+    settle().await;
+    let mut waiting = [first, second, third];
+    let mut granted = Vec::new();
+    for served in 0..waiting.len() {
+        drop(permits.pop());
+        pass(SECOND).await;
+        let done = waiting.each_ref().map(|caller| caller.is_finished());
+        assert_eq!(done, [0, 1, 2].map(|caller| caller <= served));
+        granted.push((&mut waiting[served]).await.unwrap().unwrap());
+    }
+}

@@ -248,6 +248,27 @@ async fn the_error_of_a_renewal_is_known_until_one_is_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fixed_lease_has_no_error_of_another_locks_renewal() {
+    let (_fixture, client, backend) = Fixture::with_faulty_backend();
+    let fixed = client
+        .mutex("fixed")
+        .fixed_lease(600 * SECOND)
+        .lock()
+        .await
+        .unwrap();
+    fixed.verify().await.expect("it is held");
+    let renewed = client.mutex("renewed").lock().await.unwrap();
+    let renewals = backend.control(Verb::Renew);
+    let before = renewals.count();
+    renewals.fail_before(1);
+    while renewals.count() == before {
+        pass(100 * MS).await;
+    }
+    assert!(renewed.renewal_error().is_some());
+    assert!(fixed.renewal_error().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn verify_asks_the_store() {
     let (_, [client, operator]) = Fixture::clients();
     let guard = client.mutex("k").lock().await.unwrap();

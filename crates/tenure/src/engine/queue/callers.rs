@@ -91,7 +91,8 @@ impl Event for Arrived<'_> {
             return Arrival::Busy;
         }
         if is_free && queue.is_quiet() && (queue.asking.is_empty() || self.request.is_shared()) {
-            let id = queue.places.first();
+            // If it has to wait, it waits behind those that asked before it.
+            let id = queue.places.last();
             queue.asking.push(id);
             return ask(id, after);
         }
