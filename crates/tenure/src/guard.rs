@@ -310,10 +310,7 @@ impl Guard {
             }
             owner.forget(hold);
         }
-        let kept = hold.kept_until().filter(|until| {
-            let now = held.now();
-            *until > now && hold.is_held(now)
-        });
+        let kept = hold.kept_until().filter(|until| *until > held.now());
         let rest = kept.map_or(Rest::Release, Rest::Keep);
         Some((held, rest))
     }

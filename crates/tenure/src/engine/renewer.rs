@@ -32,6 +32,7 @@
 //! lease, the client sends a request only then, for the early first renewal that some stores want, and until a downgrade
 //! is confirmed. At the hold's local deadline, the task marks the hold as lost.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -214,14 +215,17 @@ impl Renewer {
             let missing = || RenewReply::Unknown(no_answer());
             let pause = match answer.into_iter().next().unwrap_or_else(missing) {
                 RenewReply::Alive { held_from, lease } => {
-                    (failures, kept) = (0, true);
+                    let is_first = !mem::replace(&mut kept, true);
+                    failures = 0;
                     deadline = held_from + lease;
                     tell(Ok(()));
-                    if now + lease < until {
-                        lease / 3
-                    } else {
-                        until - now
-                    }
+                    let soon = match is_first {
+                        // A renewal of the holder that was under way may arrive after this one, and shorten the lease.
+                        true => hold.asked_lease() / 3,
+                        false if now + lease < until => lease / 3,
+                        false => until - now,
+                    };
+                    soon.min(until - now)
                 }
                 RenewReply::Unknown(error) if error.is_transient() => {
                     failures += 1;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tenure::{Error, LostCause, multi};
+use tenure_backend::{Backend, Batch, Claim, RenewReply, RenewRequest};
 
 use crate::faulty_backend::Verb;
 use crate::fixture::{
@@ -191,4 +192,46 @@ async fn closing_during_errors_still_keeps_the_key() {
         assert!(!fixture.is_free("k").await, "dropped before {dropped_before}");
         drop(alive);
     }
+}
+
+/// The local deadline comes a little before the end of the lease, which is also that of `at_least`.
+#[tokio::test(start_paused = true)]
+async fn the_local_deadline_does_not_end_at_least() {
+    for drops in [false, true] {
+        let (fixture, [client]) = Fixture::clients();
+        let mutex = client.mutex("k").fixed_lease(100 * SECOND).at_least(100 * SECOND);
+        let guard = mutex.lock().await.unwrap();
+        while guard.is_held() {
+            pass(100 * MS).await;
+        }
+        let guard = if drops {
+            drop(guard);
+            None
+        } else {
+            Some(guard)
+        };
+        pass(SECOND).await;
+        assert!(!fixture.is_free("k").await, "drops: {drops}");
+        pass(SECOND).await;
+        assert!(fixture.is_free("k").await, "drops: {drops}");
+        drop(guard);
+    }
+}
+
+/// A renewal that the holder sent before it unlocked arrives after the one that keeps the key.
+#[tokio::test(start_paused = true)]
+async fn a_late_renewal_does_not_shorten_at_least() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let guard = client.mutex("k").at_least(300 * SECOND).lock().await.unwrap();
+    let claim = Claim::of(guard.claim().clone(), 30 * SECOND);
+    guard.unlock().await.unwrap();
+    let late = backend
+        .clone()
+        .renew(Batch::from_iter([RenewRequest::of(&claim)]))
+        .await;
+    assert!(matches!(late[..], [RenewReply::Alive { .. }]), "{late:?}");
+    pass(290 * SECOND).await;
+    assert!(!fixture.is_free("k").await);
+    pass(11 * SECOND).await;
+    assert!(fixture.is_free("k").await);
 }

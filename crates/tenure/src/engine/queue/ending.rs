@@ -72,7 +72,7 @@ impl SharedQueue {
         let now = self.context().now();
         for hold in self.holds() {
             let kept = hold.kept_until();
-            if let Some(until) = kept.filter(|until| *until > now && hold.is_held(now)) {
+            if let Some(until) = kept.filter(|until| *until > now) {
                 self.keep(&hold, until, oneshot::channel().0);
                 hold.lose(LostCause::Closed);
             }

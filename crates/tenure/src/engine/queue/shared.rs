@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{AcquireReply, Cause, Claim, ClaimRef, Fairness, Grant, Instant, Kind, LockKey, Mode};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
@@ -330,7 +330,12 @@ impl HoldObserver for SharedQueue {
     }
 
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
-        self.done_behind(hold);
+        let now = self.context().now();
+        match hold.kept_until().filter(|until| *until > now) {
+            // The lease ends a little later than the client may rely on, and no sooner than it must.
+            Some(until) => self.keep(hold, until, oneshot::channel().0),
+            None => drop(self.done_behind(hold)),
+        }
     }
 
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>) {
