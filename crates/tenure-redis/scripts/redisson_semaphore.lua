@@ -22,15 +22,20 @@ local function left_of(owner)
     return ends - now_ms - 1
 end
 
--- Sets the lease of permits. Returns how many of them are new.
+-- Sets the lease of permits. Returns how many of them are new. Lua passes at most 8,000 values in a call, and an eviction may
+-- free more permits than a claim may take.
 local function set_lease(owner, ids, lease)
-    local scores, ends = {}, now_ms + lease + 1
-    for i, id in ipairs(ids) do
-        scores[2 * i - 1], scores[2 * i] = ends, id
-    end
+    local new, scores, ends = 0, {}, now_ms + lease + 1
     redis.call('ZADD', holders, ends, owner)
     redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
-    return redis.call('ZADD', permits, unpack(scores))
+    for i, id in ipairs(ids) do
+        local last = #scores
+        scores[last + 1], scores[last + 2] = ends, id
+        if last + 2 == 2 * MAX_TAKE or i == #ids then
+            new, scores = new + redis.call('ZADD', permits, unpack(scores)), {}
+        end
+    end
+    return new
 end
 
 local function extend(owner, lease)

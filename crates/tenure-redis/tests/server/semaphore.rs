@@ -318,6 +318,26 @@ async fn an_evicted_permit_stays_taken_in_the_cooldown() {
     a.stays_alive(&one, Phase::Granted).await;
 }
 
+/// Lua passes fewer values in a call than this eviction frees permits.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_holders_of_a_large_semaphore_can_be_evicted() {
+    let (fixture, [a, b], key) = Fixture::two().await;
+    for _ in 0..5 {
+        a.holds(&key, permits(1_000, 5_000)).await;
+    }
+    let cooldown = Duration::from_secs(10);
+    let evicted = ReleaseRequest {
+        cooldown,
+        ..eviction_of(ReleaseTarget::All(key.clone()))
+    };
+    assert_eq!(b.send_release(evicted).await.freed.len(), 5);
+    assert_eq!(counts(&fixture, &key), (0, 5_000), "all are barred");
+    fixture.store.pass(cooldown * 2).await;
+    let next = b.claim(&key, permits(1_000, 5_000));
+    b.granted_soon(&next).await;
+    b.release(&next).await.freed_it(&next);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_holder_of_permits_learns_the_evictor() {
     let (fixture, [a, b], key) = Fixture::two().await;
