@@ -22,18 +22,13 @@ local function left_of(owner)
     return ends - now_ms - 1
 end
 
--- Sets the lease of permits. Returns how many of them are new. Lua passes at most 8,000 values in a call, and an eviction may
--- free more permits than a claim may take.
+-- Sets the lease of permits, one by one: an eviction may free more than Lua passes in a call. Returns how many of them are new.
 local function set_lease(owner, ids, lease)
-    local new, scores, ends = 0, {}, now_ms + lease + 1
+    local new, ends = 0, now_ms + lease + 1
     redis.call('ZADD', holders, ends, owner)
     redis.call('PEXPIREAT', holders, redis.call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] - 1)
-    for i, id in ipairs(ids) do
-        local last = #scores
-        scores[last + 1], scores[last + 2] = ends, id
-        if last + 2 == 2 * MAX_TAKE or i == #ids then
-            new, scores = new + redis.call('ZADD', permits, unpack(scores)), {}
-        end
+    for _, id in ipairs(ids) do
+        new = new + redis.call('ZADD', permits, ends, id)
     end
     return new
 end

@@ -247,8 +247,8 @@ impl Supervisor {
             // The `Sweep` has reaped it.
             return;
         }
-        let starts_nothing = !self.guardian_exits;
-        if starts_nothing {
+        let has_no_command = !self.guardian_exits;
+        if has_no_command {
             // An error means that the guardian is dead already.
             let _ = self.guardian.kill();
         }
@@ -258,7 +258,7 @@ impl Supervisor {
                 let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
             // The stub dies a moment after its guardian, as a child of this process.
-            while starts_nothing && let Ok(dead) = wait(WaitOptions::NOHANG) {
+            while has_no_command && let Ok(dead) = wait(WaitOptions::NOHANG) {
                 if dead.is_none() {
                     let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
                 }
