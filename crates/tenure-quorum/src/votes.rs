@@ -70,7 +70,7 @@ impl Votes {
     /// Returns whether the quorum can reply: a majority has granted the claim, or none can any more.
     ///
     /// A refusal needs the answers of a majority, too. If one of three members fails and another answers `Waiting`, the third
-    /// may still grant the claim. Nobody would use that grant, and the client's next claim would have to wait for its end.
+    /// may still grant the claim. The quorum would not use that grant, and the client's next claim would have to wait for its end.
     pub(crate) fn is_decided(&self) -> bool {
         let answers = self.granted.len() + self.refusals - self.errors.len();
         self.is_granted()

@@ -237,8 +237,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits, for at most a second, until the guardian has exited, and reaps it. Kills it before if it has no command to
-    /// end.
+    /// Waits, for at most a second, until the guardian has exited, and reaps it. If it has no command to end, kills it
+    /// first.
     ///
     /// # Cancel safety
     /// If the future is dropped, the guardian still exits, but is reaped only after this process has ended.

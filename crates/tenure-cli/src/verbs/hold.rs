@@ -213,7 +213,7 @@ fn report_loss(words: &str, lost: &Lost) -> Result<u8, Failure> {
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };
-    // Before the warning, because a stderr that nobody reads blocks.
+    // Before the warning: a write to stderr waits while its pipe is full.
     let printed = print_event(&Event::Lost {
         cause: cause.as_str(),
     });

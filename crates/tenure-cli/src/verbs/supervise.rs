@@ -177,7 +177,7 @@ impl<'a> SupervisedCommand<'a> {
             let words = self.held.words_of(lost);
             return warn(&format!("{words}; the command runs on, as --on-lost ignore says"));
         }
-        // Before the warning, because a stderr that nobody reads blocks.
+        // Before the warning: a write to stderr waits while its pipe is full.
         self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
         self.stop_printed = true;
         warn(&format!(

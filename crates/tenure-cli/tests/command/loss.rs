@@ -233,7 +233,7 @@ fn max_hold_stops_the_command_while_the_lock_is_still_held() {
 
 /// The holder learns of the eviction at a renewal, after 5 s. Its deadline comes after 14 s.
 #[test]
-fn a_stderr_that_nobody_reads_does_not_delay_the_stop() {
+fn a_full_stderr_does_not_delay_the_stop() {
     let fixture = Fixture::new();
     let (reader, stderr) = small_pipe();
     // The shell itself reports on stderr that a signal has ended its `sleep`.

@@ -140,6 +140,19 @@ fn nothing_of_ours_goes_to_stdout() {
     }
 }
 
+/// TERM is due a grace before the end of the lease.
+#[test]
+fn a_command_runs_with_the_longest_lease() {
+    let fixture = Fixture::new();
+    for grace in [&[][..], &["--grace", "2000h"]] {
+        for verb in ["run", "elect"] {
+            let lease = [verb, "k", "--lease", "8760h"];
+            let done = fixture.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
+            assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
+        }
+    }
+}
+
 /// If `run` reported a failing store as a busy lock, a user would wait for a holder, and cron would see a success if it
 /// runs `run --busy-exit 0`.
 #[test]

@@ -92,7 +92,7 @@ const CHECKS: [Check; 11] = [
         |server| server.number("sets_clocks") > 0,
         "the clocks of the time zone `{zone}` are set twice a year, and the table's times have no zone",
         "when they are set forward, leases end an hour early, so two can hold the same lock: let all clients use UTC, or an \
-         offset such as `time_zone=+01:00`",
+         offset such as `time_zone=%2B01:00`",
     ),
     Check::warning(
         |server| {

@@ -38,6 +38,21 @@ async fn waiting(case: &Case, name: &str, event: &str) -> i64 {
     case.number(&find)
 }
 
+/// Lets a client of this name release a claim, whose row another session has locked, and the server cancel the statement.
+async fn cancel_release(case: &Case, name: &str, client: &TestClient, claim: &Claim) {
+    let locking = case.locking(&claim.at.key).await;
+    let store = client.backend().clone();
+    let releasing = tokio::spawn({
+        let request = unlock_of(claim);
+        async move { release_error(&store, request).await }
+    });
+    let pid = waiting(case, name, "transactionid").await;
+    case.ask(&format!("SELECT pg_cancel_backend({pid})"));
+    let error = releasing.await.expect("no panic");
+    assert_error(&error, (Fault::Unavailable, Effect::None), "cancelled");
+    locking.batch_execute("ROLLBACK").await.expect("it obeys");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_ends_at_rest_is_replaced() {
     for layout in LAYOUTS {
@@ -95,17 +110,7 @@ async fn a_cancelled_statement_is_a_transient_error_without_effect() {
     let case = Case::new("version").await.with("application_name=cancelled");
     let (client, key) = case.one().await;
     let held = client.holds(&key, Mode::Exclusive).await;
-    let locking = case.locking(&key).await;
-    let store = client.backend().clone();
-    let releasing = tokio::spawn({
-        let request = unlock_of(&held);
-        async move { release_error(&store, request).await }
-    });
-    let pid = waiting(&case, "cancelled", "transactionid").await;
-    case.ask(&format!("SELECT pg_cancel_backend({pid})"));
-    let error = releasing.await.expect("no panic");
-    assert_error(&error, (Fault::Unavailable, Effect::None), "cancelled");
-    locking.batch_execute("ROLLBACK").await.expect("it obeys");
+    cancel_release(&case, "cancelled", &client, &held).await;
     client.release(&held).await.freed_it(&held);
 }
 
@@ -125,16 +130,7 @@ async fn a_release_refused_without_effect_releases_nothing_later() {
     assert_error(&unanswered, (Fault::Unavailable, Effect::Unknown), "within 2s");
     case.server.lock().process().resume();
     client.granted(&claim).await;
-    let locking = case.locking(&key).await;
-    let releasing = tokio::spawn({
-        let (store, request) = (store.clone(), unlock_of(&claim));
-        async move { release_error(&store, request).await }
-    });
-    let pid = waiting(&case, "kept", "transactionid").await;
-    case.ask(&format!("SELECT pg_cancel_backend({pid})"));
-    let error = releasing.await.expect("no panic");
-    assert_error(&error, (Fault::Unavailable, Effect::None), "cancelled");
-    locking.batch_execute("ROLLBACK").await.expect("it obeys");
+    cancel_release(&case, "kept", &client, &claim).await;
     // sleep: the time limits of the first request and of a statement, after which releases are repeated.
     tokio::time::sleep(Duration::from_secs(6)).await;
     client.stays_alive(&claim, Phase::Granted).await;

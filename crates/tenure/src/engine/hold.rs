@@ -261,7 +261,6 @@ impl Hold {
         refreshes: bool,
         limits: &Limits,
     ) {
-        self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
         if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
             return;
@@ -286,7 +285,7 @@ impl Hold {
         self.lease_nanos.store(nanos(least), Ordering::Relaxed);
     }
 
-    /// Notes that a renewal was confirmed which does not extend the lease.
+    /// Records that the store has confirmed a renewal.
     pub(crate) fn renewal_confirmed(&self) {
         self.unconfirmed.store(false, Ordering::Relaxed);
     }

@@ -411,11 +411,10 @@ impl Shared {
                     if downgrades && hold.downgraded() {
                         hold.observer.clone().downgraded();
                     }
+                    hold.renewal_confirmed();
                     if !hold.is_fixed() {
                         meters.margin.record(hold.deadline() - now);
                         hold.extend(held_from, lease, now, refreshes, limits);
-                    } else {
-                        hold.renewal_confirmed();
                     }
                     // Nearly always it is due then already: only a new lease or deadline changes this.
                     let next = round.next(hold);

@@ -315,7 +315,7 @@ async fn labels_are_shown_and_waiters_share_one_watch() {
     }
 }
 
-/// Nobody waits when they come, so each of them asks the store itself.
+/// No other caller waits when they come, so each of them asks the store itself.
 #[tokio::test(start_paused = true)]
 async fn callers_of_permits_that_ask_together_are_served_in_order() {
     let (fixture, client, backend) = Fixture::with_faulty_backend();

@@ -331,10 +331,11 @@ impl HoldObserver for SharedQueue {
 
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
         let now = self.context().now();
-        match hold.kept_until().filter(|until| *until > now) {
-            // The lease ends a little later than the client may rely on, and no sooner than it must.
-            Some(until) => self.keep(hold, until, oneshot::channel().0),
-            None => drop(self.done_behind(hold)),
+        if let Some(until) = hold.kept_until().filter(|until| *until > now) {
+            // Sends no release: the store keeps the claim until its lease ends, after the local deadline.
+            self.keep(hold, until, oneshot::channel().0);
+        } else {
+            self.done_behind(hold);
         }
     }
 
