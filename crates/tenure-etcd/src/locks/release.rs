@@ -12,7 +12,7 @@ use super::acquire::{Attempt, read_epoch};
 use super::contenders::{Contender, contenders};
 use super::names;
 use super::placed::{Placed, Spot};
-use super::requests::{created, delete, is_in_epoch, put, read, remove};
+use super::requests::{delete, is_in_epoch, modified, put, read, remove};
 use super::store::Locks;
 use crate::client::{RANGE, RangeRequest};
 use crate::error::is_database_full;
@@ -130,11 +130,12 @@ impl Contenders for Locks {
     ) -> Result<bool, BackendError> {
         let (one, earlier) = (&all[at], &all[..at]);
         let waits = tenure_contenders::Contender::waits(all, at);
-        // A contender that waits is removed only if those before it, which it waits for, are still there.
+        // A contender that waits is removed only if those before it, which it waits for, are still there: one that has been
+        // downgraded meanwhile may have let it in.
         let others = earlier.iter().filter(|_| waits).take(MAX_COMPARED);
         let compared = [one].into_iter().chain(others);
         let compare = compared
-            .map(|one| created(&one.kv.key, one.kv.create_revision))
+            .map(|one| modified(&one.kv.key, one.kv.mod_revision))
             .collect();
         let then = match &one.value {
             None => vec![delete(&one.kv.key)],

@@ -24,6 +24,8 @@ const POLL: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(1);
 /// The time from a failed or ended subscription to wake-ups to the next attempt to subscribe.
 const REARM: Duration = Duration::from_secs(1);
+/// The time after which a waiting claim is taken for one that keeps its place.
+const STEADY: Duration = Duration::from_secs(1);
 /// The maximum of the random part of a wait.
 const SPREAD: Duration = Duration::from_millis(50);
 
@@ -138,8 +140,10 @@ struct Search<'a> {
     seniority: Seniority,
     /// Number of requests in a row to which the store gave no answer.
     errors: u32,
-    /// Number of searches in a row, before this one, that found nothing; 0 once the store says that this claim waits.
+    /// Number of searches in a row, before this one, that found nothing; 0 once this claim has waited for [`STEADY`]. A
+    /// quorum whose members disagree says of each claim that it waits, and soon ends it.
     failed_before: u32,
+    began: Instant,
     is_uncertain: bool,
     /// Time until which requests of unknown outcome are repeated, because the claim may have a place in the store's
     /// queue: for a fair claim a lease after the last answer, for an unfair one never.
@@ -157,6 +161,7 @@ impl<'a> Search<'a> {
             seniority: Seniority::default(),
             errors: 0,
             failed_before,
+            began: services.context.now(),
             is_uncertain: false,
             keeps_place_until: Instant::ORIGIN,
         };
@@ -239,7 +244,10 @@ impl<'a> Search<'a> {
             Ok(AcquireReply::Granted(grant)) => return Err(Found::Granted(grant)),
             Ok(AcquireReply::Ended) => return Err(Found::Ended),
             Ok(AcquireReply::Waiting { poll_after, .. }) => {
-                (self.errors, self.failed_before) = (0, 0);
+                self.errors = 0;
+                if asked - self.began >= STEADY {
+                    self.failed_before = 0;
+                }
                 // Measured from the request, so that a slow answer does not delay the next poll.
                 let poll_after = asked + poll_after - context.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };

@@ -201,6 +201,32 @@ async fn closing_frees_the_key_at_a_slow_server() {
     assert_eq!(servers[2].ask(&["EXISTS", "k"]).expect("it answers"), "0");
 }
 
+/// Number of scripts that the server has run.
+fn scripts_run(server: &Redis) -> u64 {
+    let stats = server.ask(&["INFO", "commandstats"]).expect("it answers");
+    let calls = ["cmdstat_evalsha:calls=", "cmdstat_eval:calls="].map(|name| {
+        let (_, rest) = stats.split_once(name)?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    });
+    calls.into_iter().flatten().sum()
+}
+
+/// A server that lacks the holder's claim grants it to each waiter, which then withdraws it, as a majority refuses. A waiter
+/// that has met this several times asks less often.
+#[tokio::test]
+async fn a_server_without_the_holders_claim_is_asked_less_and_less() {
+    let servers = servers();
+    let (one, other) = (open(&servers).await, open(&servers).await);
+    let held = one.mutex("k").lock().await.expect("the key is free");
+    assert_eq!(servers[0].ask(&["DEL", "k"]).expect("it obeys"), "1");
+    let before = scripts_run(&servers[0]);
+    let waited = other.mutex("k").lock_within(Duration::from_secs(4)).await;
+    assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
+    let scripts = scripts_run(&servers[0]) - before;
+    assert!(scripts < 60, "{scripts} scripts in 4 s");
+    held.unlock().await.expect("two servers release");
+}
+
 /// Sixteen tasks lock for two seconds while one of three servers is dead, silent or alive. Returns the number of locks,
 /// and the number of tasks at the end.
 async fn load(client: &Client) -> (u32, usize) {
