@@ -198,11 +198,13 @@ fn python() -> Build {
     Build::new("python", "driver", pip)
 }
 
-/// The command line of a JVM driver. Its last word chooses the client. The JVM's time zone is not that of any server.
+/// The command line of a JVM driver. Its last word chooses the client. The JVM's time zone is not that of any server. It
+/// starts quickly, and so verifies no code.
 macro_rules! jvm {
     ($client:literal) => {
         concat!(
-            "java -Duser.timezone=GMT+05:30 -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
+            "java -Duser.timezone=GMT+05:30 -Xmx64m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC \
+             -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
              -cp target/classes:target/lib/* tenure.interop.Worker ",
             $client
         )

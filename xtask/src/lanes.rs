@@ -1,5 +1,6 @@
 //! Runs test programs, four at a time. Most programs wait for leases, failovers and other processes, so several of them
-//! together keep two cores busy. The output of a program goes to a file, and is printed when the program ends.
+//! together keep two cores busy. Programs that only compute get the time that those leave. The output of a program goes to a
+//! file, and is printed when the program ends.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -17,8 +18,17 @@ const LANES: usize = 4;
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) command: Command,
-    /// Whether no other program may run at the same time.
-    pub(crate) is_alone: bool,
+    pub(crate) company: Company,
+}
+
+/// Which other programs may run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Some: the program takes a lane.
+    Some,
+    /// All: the program takes no lane, and should compute only while no other program does.
+    All,
+    None,
 }
 
 /// A program that has ended.
@@ -31,22 +41,33 @@ pub(crate) struct Ended {
 }
 
 /// Runs all programs: first those that may share the machine, in lanes and in the given order, then the others one by
-/// one. The output of each goes to a file in `folder`; `print` gets it when the program ends. Returns the
-/// programs that failed.
+/// one. The output of each goes to a file in `folder`; `print` gets it when the program ends. Returns the programs that
+/// failed.
 pub(crate) fn run(
     programs: Vec<Program>,
     folder: &Path,
     print: impl FnMut(&str) + Send,
 ) -> io::Result<Vec<Ended>> {
     fs::create_dir_all(folder)?;
-    let (alone, shared): (Vec<_>, Vec<_>) = programs.into_iter().partition(|program| program.is_alone);
+    let (alone, others) = parted(programs, Company::None);
+    let (behind, shared) = parted(others, Company::All);
     let report = Mutex::new(Report {
         print,
         failed: Vec::new(),
     });
-    in_lanes(LANES, shared, folder, &report);
+    thread::scope(|scope| {
+        scope.spawn(|| in_lanes(1, behind, folder, &report));
+        in_lanes(LANES, shared, folder, &report);
+    });
     in_lanes(1, alone, folder, &report);
     Ok(report.into_inner().expect("no lane panics").failed)
+}
+
+/// The programs with this company, and the others.
+fn parted(programs: Vec<Program>, company: Company) -> (Vec<Program>, Vec<Program>) {
+    programs
+        .into_iter()
+        .partition(|program| program.company == company)
 }
 
 fn in_lanes(
@@ -131,13 +152,13 @@ pub(crate) fn print(text: &str) {
 mod tests {
     use super::*;
 
-    fn program(name: &str, script: &str, is_alone: bool) -> Program {
+    fn program(name: &str, script: &str, company: Company) -> Program {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         Program {
             name: name.to_owned(),
             command,
-            is_alone,
+            company,
         }
     }
 
@@ -149,9 +170,9 @@ mod tests {
     fn each_output_is_whole_and_failures_are_named() {
         let mut printed = Vec::new();
         let programs = vec![
-            program("a/b", "echo out; echo err >&2", false),
-            program("bad", "echo no; exit 3", false),
-            program("gone", "kill -9 $$", true),
+            program("a/b", "echo out; echo err >&2", Company::Some),
+            program("bad", "echo no; exit 3", Company::All),
+            program("gone", "kill -9 $$", Company::None),
         ];
         let folder = folder().join("whole");
         let failed = run(programs, &folder, |text| printed.push(text.to_owned())).unwrap();
@@ -168,7 +189,7 @@ mod tests {
         let missing = Program {
             name: "missing".into(),
             command: missing,
-            is_alone: false,
+            company: Company::Some,
         };
         assert_eq!(run(vec![missing], &folder, |_| {}).unwrap().len(), 1);
         fs::remove_dir_all(folder).unwrap();
@@ -180,19 +201,22 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let log = folder.join("log");
         let say = |word: &str| format!("echo {word} >>'{}'", log.display());
-        // Each of two programs waits until the other one runs too, so they pass only in lanes.
+        // Each of two programs waits until the other one runs too, so they pass only together.
         let meet = |mine: &str, other: &str| {
             let [mine, other] = [mine, other].map(|name| folder.join(name).display().to_string());
             let wait = format!("touch '{mine}'; until [ -e '{other}' ]; do sleep 0.01; done");
             format!("{wait}; {}", say("shared"))
         };
         let programs = vec![
-            program("alone", &say("alone"), true),
-            program("one", &meet("x", "y"), false),
-            program("two", &meet("y", "x"), false),
+            program("alone", &say("alone"), Company::None),
+            program("one", &meet("x", "y"), Company::Some),
+            program("two", &meet("y", "x"), Company::Some),
+            program("three", &meet("v", "w"), Company::All),
+            program("four", &meet("w", "v"), Company::Some),
         ];
         assert!(run(programs, &folder, |_| {}).unwrap().is_empty());
-        assert_eq!(fs::read_to_string(&log).unwrap(), "shared\nshared\nalone\n");
+        let expected = "shared\n".repeat(4) + "alone\n";
+        assert_eq!(fs::read_to_string(&log).unwrap(), expected);
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -14,6 +14,7 @@ fish         | fish                 | tries its completions
 flock        | util-linux           | is compared with `tenure run` in a guide
 setsid       | util-linux           | starts processes that try to escape from `tenure run`
 setpriv      | util-linux           | starts servers so that none outlives the tests
+chrt         | util-linux           | runs the simulations on cores that no other test wants
 prlimit      | util-linux           | limits the threads of a command
 mandoc       | mandoc               | checks the manual pages
 redis-server | redis-server         | is a server that the tests start

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::lanes::{self, Program};
+use crate::lanes::{self, Company, Program};
 use crate::process::{
     DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded, without_our_package,
 };
@@ -17,14 +17,15 @@ pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 /// The tests in the documentation.
 const DOCUMENTATION: &str = "documentation";
 
-/// Test programs that need the machine for themselves: they use every core, check what a workload measures, or would fail
-/// if the system paused a program for longer than the safety margin of a lease.
-const ALONE: [&str; 4] = [
-    "tenure/simulation",
-    "tenure/quorum",
-    "tenure-bench/smoke",
-    "guides/other_languages",
-];
+/// Test programs that need the machine for themselves: they check what a workload measures, or would fail if the system
+/// paused a program for longer than the safety margin of a lease.
+const ALONE: [&str; 2] = ["tenure-bench/smoke", "guides/other_languages"];
+
+/// Test programs that only compute, on every core, in simulated time. They run while the others leave a core idle.
+const COMPUTING: [&str; 2] = ["tenure/simulation", "tenure/quorum"];
+
+/// Runs a program only on cores that no other program wants.
+const ON_IDLE_CORES: [&str; 3] = ["chrt", "--idle", "0"];
 
 /// Test programs that take longest. They start first, so that none of them runs on when all others have ended.
 const FIRST: [&str; 24] = [
@@ -177,7 +178,7 @@ fn programs() -> Result<Vec<Program>, Failure> {
         programs.push(Program {
             name: name.to_owned(),
             command: test_command(&words),
-            is_alone: false,
+            company: Company::Some,
         });
     }
     programs.sort_by_key(|program| {
@@ -219,19 +220,25 @@ fn program(message: &str) -> Option<Program> {
         kind => format!("{package}/{} ({kind})", target.name),
     };
     // A test program expects what `cargo test` sets: the folder of its package, and its path in the environment.
+    let company = match name.as_str() {
+        name if ALONE.contains(&name) => Company::None,
+        name if COMPUTING.contains(&name) => Company::All,
+        _ => Company::Some,
+    };
     let mut command = Command::new("env");
-    command
-        .arg(DEFAULT_SIGNALS)
-        .arg(executable)
-        .args(["--skip", LONG]);
+    command.arg(DEFAULT_SIGNALS);
+    if company == Company::All {
+        command.args(ON_IDLE_CORES);
+    }
+    command.arg(executable).args(["--skip", LONG]);
     if WAITING.contains(&name.as_str()) {
         command.args(["--test-threads", THREADS]);
     }
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
     Some(Program {
-        is_alone: ALONE.contains(&name.as_str()),
         name,
         command,
+        company,
     })
 }
 
@@ -322,14 +329,14 @@ mod tests {
                 "target":{{"kind":["{kind}"],"name":"{name}"}},"profile":{{"test":{test}}}}}"#
             )
         };
-        let found = |text: String| program(&text).map(|program| (program.name, program.is_alone));
+        let found = |text: String| program(&text).map(|program| (program.name, program.company));
         assert_eq!(
             found(message("test", "quorum", true)),
-            Some(("tenure/quorum".into(), true))
+            Some(("tenure/quorum".into(), Company::All))
         );
         assert_eq!(
             found(message("lib", "tenure", true)),
-            Some(("tenure/tenure (lib)".into(), false))
+            Some(("tenure/tenure (lib)".into(), Company::Some))
         );
         assert_eq!(found(message("bin", "tenure", false)), None);
         assert_eq!(

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::account::Account;
 use crate::clock::SteppedClock;
-use crate::needs::cannot_start;
+use crate::kept_data;
+use crate::needs::{self, cannot_start};
 use crate::process::Process;
 
 /// A temporary folder with the server's data, and the server's settings.
@@ -76,6 +77,17 @@ impl Installation {
 
     pub(crate) fn clock(&self) -> Option<&SteppedClock> {
         self.clock.as_deref()
+    }
+
+    /// Makes the data folder of a new server with this program of the database, or copies what an earlier run of it made.
+    /// `options` decide about its content, `places` only name folders.
+    pub(crate) fn make_data(&self, program: &str, options: &[&str], places: &[&str]) -> io::Result<()> {
+        let kept = kept_data::place(&needs::program(program), options)?;
+        if kept.is_dir() {
+            return kept_data::copy(&kept, &self.data(), &|path| self.account.own(path));
+        }
+        self.account.run(program, &[options, places].concat())?;
+        kept_data::keep(&self.data(), &kept)
     }
 
     /// Writes the further files of the data folder.

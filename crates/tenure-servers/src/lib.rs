@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod etcd;
 mod installation;
+mod kept_data;
 mod links;
 mod mariadb;
 mod needs;

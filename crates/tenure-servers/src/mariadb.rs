@@ -141,8 +141,8 @@ impl Drop for MariaDb {
 /// Makes the data folder of a new server.
 fn make_data(installation: &Installation) -> io::Result<()> {
     let [data, temporary] = folders(installation);
-    let args = [&FAST[..], &NEW_DATA, &[&data, &temporary]].concat();
-    installation.account.run("mariadb-install-db", &args)?;
+    let options = [&FAST[..], &NEW_DATA].concat();
+    installation.make_data("mariadb-install-db", &options, &[&data, &temporary])?;
     installation.write_files()
 }
 

@@ -195,10 +195,7 @@ fn make_data(installation: &Installation, primary: Option<SocketAddr>) -> io::Re
     let data = installation.data();
     let path = format!("--pgdata={}", data.display());
     match primary {
-        None => {
-            let args = [&INITDB[..], &[&path]].concat();
-            installation.account.run("initdb", &args)?;
-        }
+        None => installation.make_data("initdb", &INITDB, &[&path])?,
         Some(primary) => {
             let primary = format!("--dbname=postgres://postgres@{primary}");
             let args = [&COPY[..], &[&primary, &path]].concat();
