@@ -11,7 +11,7 @@ use tenure_backend::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::contenders::Target;
 use super::requests::{MAX_REPEATS, unsettled};
@@ -20,7 +20,7 @@ use crate::client::{Event, Watch};
 use crate::config::Layout;
 use crate::error::found;
 
-/// The pause before a watch that has failed, or whose node has gone without a change of the target, is set again.
+/// The pause before a watch that has failed is set again.
 const SET_AGAIN: Duration = Duration::from_millis(200);
 
 impl tenure_contenders::Watch for Locks {
@@ -81,13 +81,10 @@ impl Locks {
                 }
                 // The claim is woken when the watch is set again: a poll before that could overlook a later change.
                 (_, Target::Folder(_)) => {}
-                // The node has gone. A poll finds what the claim waits for next. If it finds the same node, it has asked a
-                // server that does not know of the change yet: the watch is set again, and fires when that server knows.
+                // The node has gone. A poll finds what the claim waits for next.
                 (_, Target::Node(_)) => {
                     signal.notify();
-                    if let Ok(changed) = timeout(SET_AGAIN, targets.changed()).await {
-                        changed.ok()?;
-                    }
+                    targets.changed().await.ok()?;
                 }
             }
             let before = target;

@@ -162,20 +162,3 @@ async fn a_change_wakes_a_waiter_whose_last_watch_has_just_fired() {
         freed.unwrap_or_else(|_| panic!("round {round}: the release has not woken it"));
     }
 }
-
-/// A poll after the wake-up may reach a server that does not know of the change yet. It finds the same node before the claim,
-/// and the claim must not wait for another change of that node.
-#[tokio::test]
-async fn a_waiter_is_woken_again_while_it_waits_for_a_node_that_has_gone() {
-    let fixture = Fixture::new(shared().await).await;
-    let (holder, waiter) = (fixture.client().await, fixture.client().await);
-    let held = holder.holds(&key("k"), Mode::Exclusive).await;
-    let claim = waiter.fair(&key("k"), Mode::Exclusive);
-    waiter.waits(&claim).await;
-    let mut wakes = waiter.watch(&claim).await.expect("ZooKeeper wakes waiters");
-    holder.release(&held).await.freed_it(&held);
-    for wake in ["first", "second"] {
-        let woken = tokio::time::timeout(SOON, wakes.next()).await;
-        woken.unwrap_or_else(|_| panic!("no {wake} wake-up"));
-    }
-}
