@@ -6,6 +6,7 @@ mod files;
 mod lanes;
 mod lean;
 mod long;
+mod memory_folder;
 mod metadata;
 mod mutants;
 mod process;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use crate::lanes::{self, Company, Program};
+use crate::memory_folder::MemoryFolder;
 use crate::process::{
     DEFAULT_SIGNALS, Failure, cargo, cargo_program, root, run as run_command, succeeded, without_our_package,
 };
@@ -83,7 +84,14 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
         return run_command(chosen(args));
     }
     let mut total = Total::default();
-    let failed = lanes::run(programs()?, &root().join("target/test-output"), |text| {
+    let mut programs = programs()?;
+    let memory = MemoryFolder::make();
+    if let Some(memory) = &memory {
+        for program in &mut programs {
+            program.command.env("TMPDIR", memory.path());
+        }
+    }
+    let failed = lanes::run(programs, &root().join("target/test-output"), |text| {
         text.lines().for_each(|line| total.add(line));
         lanes::print(text);
     })?;

@@ -7,13 +7,21 @@ use tenure_servers::{Disk, Redis, needs};
 
 use crate::fixture::{Done, Fixture};
 
+/// A fixture beside the build, which has a disk as a rule. Temporary files may lie in memory, which `doctor` reports.
+fn on_a_disk() -> Fixture {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    Fixture {
+        folder: folder.expect("a folder"),
+    }
+}
+
 fn findings(done: &Done) -> Vec<&str> {
     done.stdout.lines().collect()
 }
 
 #[test]
 fn doctor_without_findings_prints_a_summary_and_exits_0() {
-    let fixture = Fixture::new();
+    let fixture = on_a_disk();
     let done = fixture.call(&["doctor"]);
     assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
     assert!(
@@ -33,7 +41,7 @@ fn doctor_without_findings_prints_a_summary_and_exits_0() {
 
 #[test]
 fn doctor_prints_each_finding_with_its_consequence_and_exits_1() {
-    let fixture = Fixture::new();
+    let fixture = on_a_disk();
     fixture.call(&["run", "k", "--", "true"]);
     fs::set_permissions(fixture.path("locks.db"), fs::Permissions::from_mode(0o666)).expect("it is ours");
     let done = fixture.call(&["doctor"]);
@@ -60,7 +68,7 @@ fn doctor_prints_each_finding_with_its_consequence_and_exits_1() {
 
 #[test]
 fn a_second_embedded_store_is_one_finding_and_a_note() {
-    let fixture = Fixture::new();
+    let fixture = on_a_disk();
     let call = |args: &[&str]| {
         let state = fixture.path("state").display().to_string();
         fixture.call_at_home(args, &[("XDG_STATE_HOME", &state)])

@@ -233,7 +233,7 @@ fn the_mode_of_an_existing_file_is_kept_and_a_warning_says_chmod() {
     assert_eq!((done.code, &*done.stderr), (0, ""), "more than is asked for");
     shared.set_modes(0o660);
     let done = shared.as_root("?mode=0660", &["doctor"]);
-    assert_eq!((done.code, &*done.stdout), (0, ""), "what is asked for: {done:?}");
+    assert!(!done.stdout.contains("mode"), "what is asked for: {done:?}");
 }
 
 /// The guide for users of flock shows these commands.
