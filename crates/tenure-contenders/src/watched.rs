@@ -8,8 +8,7 @@ use tokio::sync::watch;
 
 /// What the claims wait for that are watched.
 ///
-/// A watch is notified of a new target. Two targets that are equal may differ in what does not concern the watch; it then finds
-/// the newer one, without a notification.
+/// A watch is notified of what each poll finds, also if it is equal to what an earlier one found.
 ///
 /// # Examples
 /// ```
@@ -32,15 +31,11 @@ struct Watchers<T> {
     count: usize,
 }
 
-impl<T: PartialEq> Watched<T> {
+impl<T> Watched<T> {
     /// Sets what the claim waits for, if it is watched.
     pub fn set(&self, id: ClaimId, target: T) {
         if let Some(watched) = self.0.lock().get(&id) {
-            watched.target.send_if_modified(|known| {
-                let is_other = *known != target;
-                *known = target;
-                is_other
-            });
+            watched.target.send_replace(target);
         }
     }
 

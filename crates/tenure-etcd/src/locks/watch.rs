@@ -51,7 +51,8 @@ impl Locks {
         signal: WakeSignal,
     ) {
         loop {
-            let (key, range_end) = match targets.borrow_and_update().clone() {
+            let target = targets.borrow_and_update().clone();
+            let (key, range_end) = match target.clone() {
                 Some(key) => (key, Vec::new()),
                 None => range_of_prefix(self.names.folder(&claim.at.key)),
             };
@@ -72,8 +73,8 @@ impl Locks {
             loop {
                 let update = tokio::select! {
                     update = watch.next() => update,
-                    changed = targets.changed() => match changed {
-                        Ok(()) => break,
+                    changed = targets.wait_for(|new| *new != target) => match changed {
+                        Ok(_) => break,
                         Err(_) => return,
                     },
                 };

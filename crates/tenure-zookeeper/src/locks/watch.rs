@@ -65,7 +65,7 @@ impl Locks {
             let event = match set {
                 Ok(Some(mut watch)) => tokio::select! {
                     event = watch.fired() => Some(event),
-                    changed = targets.changed() => changed.map(|()| None).ok()?,
+                    changed = targets.wait_for(|new| *new != target) => changed.map(|_| None).ok()?,
                 },
                 Ok(None) => Some(Event::Deleted),
                 Err(_) if self.table.is_closed() => return None,
@@ -81,7 +81,8 @@ impl Locks {
                 }
                 // The claim is woken when the watch is set again: a poll before that could overlook a later change.
                 (_, Target::Folder(_)) => {}
-                // The node has gone. A poll finds what the claim waits for next.
+                // The node has gone. A poll finds what the claim waits for next. If it finds the same node, it has asked a
+                // server that does not know of the change yet: the watch is set again, and fires when that server knows.
                 (_, Target::Node(_)) => {
                     signal.notify();
                     targets.changed().await.ok()?;

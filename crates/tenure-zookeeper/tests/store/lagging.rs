@@ -1,11 +1,14 @@
-//! A server that lags behind the leader until the client asks it to catch up.
+//! A server that lags behind the leader.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::case::{Case, key, node_of, shared};
+use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tenure_backend::{Mode, RenewReply, RenewRequest};
 use tenure_testkit::suite::Fixture;
@@ -13,9 +16,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Numbers of the requests `getData` and `sync`.
+/// Numbers of requests.
 const GET_DATA: i32 = 4;
 const SYNC: i32 = 9;
+const GET_CHILDREN: i32 = 12;
+
+/// The length of a reply before its content: its number, the transaction, and the error.
+const HEADER: usize = 16;
 
 /// Reads a message without its length.
 async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
@@ -34,56 +41,122 @@ fn number(message: &[u8], at: usize) -> i32 {
     i32::from_be_bytes(message[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Makes the reply to a `getData` say that the node has the version 0.
-fn make_old(reply: &mut [u8]) {
-    const HEADER: usize = 16;
-    // The version comes after four numbers of eight bytes.
-    let version = HEADER + 4 + number(reply, HEADER) as usize + 4 * 8;
-    reply[version..version + 4].fill(0);
+/// How a server lags, and what it remembers for that.
+trait Lag: Send + Sync + 'static {
+    fn on_request(&self, request: &[u8]);
+
+    /// Makes the reply old if the request was noted, and succeeds.
+    fn on_reply(&self, reply: &mut Vec<u8>);
 }
 
-/// The numbers of `getData` requests whose replies are to be old.
-type Old = Mutex<HashSet<i32>>;
+/// Says that each node has the version 0, until the client asks the server to catch up.
+#[derive(Default)]
+struct OldVersions {
+    /// The numbers of the requests whose replies are to be old.
+    asked: Mutex<HashSet<i32>>,
+    has_caught_up: Mutex<bool>,
+}
+
+impl Lag for OldVersions {
+    fn on_request(&self, request: &[u8]) {
+        let mut has_caught_up = self.has_caught_up.lock();
+        match number(request, 4) {
+            SYNC => *has_caught_up = true,
+            GET_DATA if !*has_caught_up => _ = self.asked.lock().insert(number(request, 0)),
+            _ => {}
+        }
+    }
+
+    fn on_reply(&self, reply: &mut Vec<u8>) {
+        if self.asked.lock().remove(&number(reply, 0)) {
+            // The version comes after four numbers of eight bytes.
+            let version = HEADER + 4 + number(reply, HEADER) as usize + 4 * 8;
+            reply[version..version + 4].fill(0);
+        }
+    }
+}
+
+/// While it `lags`, tells of the children that each node had before.
+#[derive(Default)]
+struct OldChildren {
+    lags: Mutex<bool>,
+    /// The paths of the requests, by their numbers.
+    asked: Mutex<HashMap<i32, Vec<u8>>>,
+    known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Lag for OldChildren {
+    fn on_request(&self, request: &[u8]) {
+        if number(request, 4) == GET_CHILDREN {
+            let path = &request[12..12 + number(request, 8) as usize];
+            self.asked.lock().insert(number(request, 0), path.to_vec());
+        }
+    }
+
+    fn on_reply(&self, reply: &mut Vec<u8>) {
+        let Some(path) = self.asked.lock().remove(&number(reply, 0)) else {
+            return;
+        };
+        let mut known = self.known.lock();
+        match known.get(&path) {
+            Some(before) if *self.lags.lock() => {
+                reply.truncate(HEADER);
+                reply.extend(before);
+            }
+            _ => _ = known.insert(path, reply[HEADER..].to_vec()),
+        }
+    }
+}
 
 async fn carry_requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    old: &Old,
+    lag: &impl Lag,
 ) -> io::Result<Infallible> {
     // The first message opens the session.
     write(&mut to, &read(&mut from).await?).await?;
-    let mut lags = true;
     loop {
         let request = read(&mut from).await?;
-        match number(&request, 4) {
-            SYNC => lags = false,
-            GET_DATA if lags => _ = old.lock().insert(number(&request, 0)),
-            _ => {}
-        }
+        lag.on_request(&request);
         write(&mut to, &request).await?;
     }
 }
 
-async fn carry_replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, old: &Old) -> io::Result<Infallible> {
+async fn carry_replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    lag: &impl Lag,
+) -> io::Result<Infallible> {
     write(&mut to, &read(&mut from).await?).await?;
     loop {
         let mut reply = read(&mut from).await?;
-        let is_found = number(&reply, 12) == 0;
-        if old.lock().remove(&number(&reply, 0)) && is_found {
-            make_old(&mut reply);
+        if number(&reply, 12) == 0 {
+            lag.on_reply(&mut reply);
         }
         write(&mut to, &reply).await?;
     }
 }
 
-/// Carries the messages of a connection. Before the first `sync`, the replies to `getData` are old.
-async fn relay(client: TcpStream, server: SocketAddr) -> io::Result<Infallible> {
+/// A case whose clients connect to a server that lags.
+async fn through(case: &Case, lag: Arc<impl Lag>) -> Case {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let via = vec![listener.local_addr().expect("an address")];
+    let server = case.server.lock().address();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(relay(client, server, lag.clone()));
+        }
+    });
+    Case { via, ..case.clone() }
+}
+
+/// Carries the messages of a connection.
+async fn relay(client: TcpStream, server: SocketAddr, lag: Arc<impl Lag>) -> io::Result<Infallible> {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
-    let old = Old::default();
     tokio::select! {
-        ended = carry_requests(from_client, to_server, &old) => ended,
-        ended = carry_replies(from_server, to_client, &old) => ended,
+        ended = carry_requests(from_client, to_server, &*lag) => ended,
+        ended = carry_replies(from_server, to_client, &*lag) => ended,
     }
 }
 
@@ -91,17 +164,7 @@ async fn relay(client: TcpStream, server: SocketAddr) -> io::Result<Infallible> 
 #[tokio::test]
 async fn a_server_that_lags_behind_fails_no_renewal() {
     let case = shared().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let server = case.server.lock().address();
-    let through = Case {
-        via: vec![listener.local_addr().expect("an address")],
-        ..case.clone()
-    };
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(relay(client, server));
-        }
-    });
+    let through = through(&case, Arc::new(OldVersions::default())).await;
     let (client, raw) = (Fixture::new(through).await.client().await, case.raw().await);
     let claim = client.claim(&key("k"), Mode::Exclusive);
     let node = node_of(&client, &claim).await.path;
@@ -111,4 +174,28 @@ async fn a_server_that_lags_behind_fails_no_renewal() {
     let renewal = [RenewRequest::of(&claim)].into_iter().collect();
     let reply = client.backend().clone().renew(renewal).await.pop();
     assert!(matches!(reply, Some(RenewReply::Alive { .. })), "{reply:?}");
+}
+
+/// After a wake-up, the client may connect to a server that does not know of the change yet. Its poll finds the node before the
+/// claim once more, and the claim must not wait for another change of that node.
+#[tokio::test]
+async fn a_poll_of_a_server_that_lags_behind_costs_no_wake_up() {
+    let case = shared().await;
+    let lag = Arc::new(OldChildren::default());
+    let far = Fixture::new(through(&case, lag.clone()).await).await;
+    let (holder, waiter) = (Fixture::new(case).await.client().await, far.client().await);
+    let held = holder.holds(&key("k"), Mode::Exclusive).await;
+    let claim = waiter.fair(&key("k"), Mode::Exclusive);
+    waiter.waits(&claim).await;
+    let mut wakes = waiter.watch(&claim).await.expect("ZooKeeper wakes waiters");
+    holder.release(&held).await.freed_it(&held);
+    for poll in 0..3 {
+        let woken = tokio::time::timeout(Duration::from_secs(10), wakes.next()).await;
+        woken.unwrap_or_else(|_| panic!("not woken after {poll} polls"));
+        *lag.lags.lock() = poll < 2;
+        match poll {
+            0 | 1 => _ = waiter.waits(&claim).await,
+            _ => _ = waiter.granted(&claim).await,
+        }
+    }
 }
