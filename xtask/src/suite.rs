@@ -110,6 +110,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
+    if let Some(memory) = memory {
+        memory.keep();
+    }
     let names: Vec<&str> = failed.iter().map(|program| program.name.as_str()).collect();
     Err(format!("these test programs failed: {}", names.join(", ")).into())
 }

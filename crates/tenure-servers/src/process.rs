@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,9 @@ use crate::tree;
 
 /// Time limit for a started server to answer its first request.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Number of lines that are printed of a server that has ended by itself.
+const LAST_LINES: usize = 40;
 
 /// Whether a restarted server keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct Process {
     child: Child,
     log: PathBuf,
     stop_signal: Signal,
+    /// Whether the process has been asked to end, or killed.
+    is_to_end: AtomicBool,
 }
 
 impl Process {
@@ -75,6 +81,7 @@ impl Process {
             child,
             log: log.to_owned(),
             stop_signal: Signal::TERM,
+            is_to_end: AtomicBool::new(false),
         })
     }
 
@@ -129,11 +136,12 @@ impl Process {
 
     /// Kills the process and its child processes at once, without a chance to write their data.
     pub fn kill(&mut self) {
-        if self.is_running()
-            && let Some(pid) = self.raw_pid()
-        {
-            tree::kill_descendants(pid);
+        match self.child.try_wait() {
+            Ok(Some(status)) if !self.is_to_end.load(Ordering::Relaxed) => self.tell_of_its_end(status),
+            Ok(None) => _ = self.raw_pid().map(tree::kill_descendants),
+            _ => {}
         }
+        self.is_to_end.store(true, Ordering::Relaxed);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -141,6 +149,7 @@ impl Process {
     /// Asks the process to end in an orderly way and does not wait: sends SIGTERM, or SIGINT to PostgreSQL, which
     /// would wait for its clients after SIGTERM. Continues a paused process first.
     pub fn ask_to_end(&self) {
+        self.is_to_end.store(true, Ordering::Relaxed);
         self.resume();
         if let Some(pid) = self.raw_pid() {
             tree::send(pid, self.stop_signal);
@@ -156,6 +165,14 @@ impl Process {
     /// The process's output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Prints the last lines of the output of a process that has ended although no test wanted it: its folder is removed.
+    fn tell_of_its_end(&self, status: ExitStatus) {
+        let said = self.log();
+        let lines: Vec<&str> = said.lines().collect();
+        let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+        eprintln!("a server has ended by itself ({status}):\n{last}");
     }
 
     fn raw_pid(&self) -> Option<Pid> {

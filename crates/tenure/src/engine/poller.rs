@@ -24,6 +24,9 @@ const POLL: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(1);
 /// The time from a failed or ended subscription to wake-ups to the next attempt to subscribe.
 const REARM: Duration = Duration::from_secs(1);
+/// The most searches in a row that count if the store ended the claim: a poller then pauses for 160 ms. Where clients of a
+/// quorum compete for a key, each must soon try again.
+const MAX_ENDED: u32 = 4;
 /// The time after which a waiting claim is taken for one that keeps its place.
 const STEADY: Duration = Duration::from_secs(1);
 /// The maximum of the random part of a wait.
@@ -118,8 +121,16 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 // Ends the subscription to wake-ups before a waiter gets the claim.
                 drop(search);
                 let is_unwanted = matches!(found, Found::Unwanted);
+                let most = match found {
+                    Found::Ended => MAX_ENDED,
+                    _ => u32::MAX,
+                };
                 let is_served = demand.found(claim, found, is_uncertain);
-                failures = if is_served { 0 } else { failed_before + 1 };
+                failures = if is_served {
+                    0
+                } else {
+                    (failed_before + 1).min(most)
+                };
                 if is_unwanted {
                     // If the client is closing, another task closes the queues: let it run.
                     tokio::task::yield_now().await;
