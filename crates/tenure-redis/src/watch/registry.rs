@@ -55,12 +55,18 @@ pub(super) struct Channel {
 
 impl Registry {
     /// Adds a listener to a channel. The task unsubscribes from a channel without listeners.
+    ///
+    /// A client whose channel is subscribed already may have missed the messages to earlier listeners, and hears so at once.
     pub(super) fn add(&self, name: &Arc<str>, listener: Listener, confirmation: Option<oneshot::Sender<()>>) {
         let mut state = self.state.lock();
         let channel = state.channels.entry(name.clone()).or_default();
-        channel.listeners.push(listener);
+        channel.listeners.push(listener.clone());
         if channel.subscribed {
+            drop(state);
             let _ = confirmation.map(|confirmation| confirmation.send(()));
+            if matches!(listener, Listener::Client(..)) {
+                listener.tell(None);
+            }
         } else {
             channel.confirmations.extend(confirmation);
             state.changed.push(name.clone());
