@@ -13,7 +13,7 @@ const PLACE: &str = "/dev/shm";
 /// The beginning of the folder's name. The number of our process follows.
 const NAME: &str = "tenure-test-";
 
-/// The memory that must be free, in KiB. The files of all tests need less than half of it.
+/// The memory that must be free, in KiB.
 const ROOM: u64 = 8 << 20;
 
 /// The folder. Dropping this removes it.

@@ -20,6 +20,8 @@ use tokio::sync::watch;
 /// watched.set(id, "node 3");
 /// assert!(target.has_changed().expect("it is watched"));
 /// assert_eq!(*target.borrow_and_update(), "node 3");
+/// watched.set(id, "node 3");
+/// assert!(target.has_changed().expect("it is watched"));
 /// ```
 #[derive(Debug)]
 pub struct Watched<T>(Mutex<HashMap<ClaimId, Watchers<T>>>);

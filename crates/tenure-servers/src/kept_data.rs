@@ -1,5 +1,5 @@
-//! The data folders of new database servers. Programs of the database make such a folder in a second or more. So the
-//! first one is kept beside the test program, where `cargo clean` removes it, and copied for each further server.
+//! The data folders of new database servers. The database's own program needs more than a second to make one. So the first
+//! one is kept in the folder of the test program, where `cargo clean` removes it, and copied for every later server.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

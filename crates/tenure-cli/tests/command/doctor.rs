@@ -7,7 +7,8 @@ use tenure_servers::{Disk, Redis, needs};
 
 use crate::fixture::{Done, Fixture};
 
-/// A fixture beside the build, which has a disk as a rule. Temporary files may lie in memory, which `doctor` reports.
+/// A fixture in the folder of the build, which is usually on a disk. `doctor` would report a store in memory, where temporary
+/// files may be.
 fn on_a_disk() -> Fixture {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
     Fixture {

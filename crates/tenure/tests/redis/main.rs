@@ -1,6 +1,7 @@
 //! Clients on Redis: one server, Sentinel, a cluster and a quorum.
 #![cfg(feature = "redis")]
 
+mod calls;
 mod cluster;
 mod connect_limit;
 #[cfg(feature = "quorum")]

@@ -6,6 +6,8 @@ use tenure::{Client, Error, Guarantee, Settings, connect, connect_with};
 use tenure_servers::{Data, Disk, Redis};
 use tokio::runtime::Handle;
 
+use crate::calls::calls;
+
 /// Options for servers that forget no claim in a restart, and whose disks may be slow.
 const DURABLE: &str = "?durable=true&member_timeout=10s";
 
@@ -201,16 +203,6 @@ async fn closing_frees_the_key_at_a_slow_server() {
     assert_eq!(servers[2].ask(&["EXISTS", "k"]).expect("it answers"), "0");
 }
 
-/// Number of scripts that the server has run.
-fn scripts_run(server: &Redis) -> u64 {
-    let stats = server.ask(&["INFO", "commandstats"]).expect("it answers");
-    let calls = ["cmdstat_evalsha:calls=", "cmdstat_eval:calls="].map(|name| {
-        let (_, rest) = stats.split_once(name)?;
-        rest.split(',').next()?.parse::<u64>().ok()
-    });
-    calls.into_iter().flatten().sum()
-}
-
 /// A server that lacks the holder's claim grants it to each waiter, which then withdraws it, as a majority refuses. A waiter
 /// that has met this several times asks less often.
 #[tokio::test]
@@ -219,10 +211,11 @@ async fn a_server_without_the_holders_claim_is_asked_less_and_less() {
     let (one, other) = (open(&servers).await, open(&servers).await);
     let held = one.mutex("k").lock().await.expect("the key is free");
     assert_eq!(servers[0].ask(&["DEL", "k"]).expect("it obeys"), "1");
-    let before = scripts_run(&servers[0]);
+    let scripts = || calls(&servers[0], "evalsha") + calls(&servers[0], "eval");
+    let before = scripts();
     let waited = other.mutex("k").lock_within(Duration::from_secs(4)).await;
     assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
-    let scripts = scripts_run(&servers[0]) - before;
+    let scripts = scripts() - before;
     assert!(scripts < 200, "{scripts} scripts in 4 s");
     held.unlock().await.expect("two servers release");
 }

@@ -6,18 +6,10 @@ use futures_util::future::join_all;
 use tenure::{Change, Changes, Client};
 use tenure_servers::Redis;
 
+use crate::calls::calls;
+
 /// Number of times that a lock is acquired and released.
 const ROUNDS: usize = 10;
-
-/// Number of `SCAN` commands that the server has run since its statistics were reset.
-fn scans(server: &Redis) -> usize {
-    let stats = server.ask(&["INFO", "commandstats"]).expect("the server answers");
-    let scans = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
-    let calls = scans.and_then(|scans| scans.split(',').next());
-    calls.map_or(0, |calls| calls.parse().expect("a number"))
-}
 
 /// Returns the next change of each watcher; fails after 20 s.
 async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
@@ -51,7 +43,7 @@ async fn scans_of(server: &Redis, client: &Client, watchers: &mut [Changes]) -> 
             "{changes:?}"
         );
     }
-    scans(server)
+    calls(server, "scan")
 }
 
 #[tokio::test(flavor = "multi_thread")]
