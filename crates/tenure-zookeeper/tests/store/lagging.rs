@@ -1,6 +1,6 @@
 //! A server that lags behind the leader.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -41,38 +41,37 @@ fn number(message: &[u8], at: usize) -> i32 {
     i32::from_be_bytes(message[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// How a server lags, and what it remembers for that.
+/// How a server lags.
 trait Lag: Send + Sync + 'static {
-    fn on_request(&self, request: &[u8]);
+    /// What is remembered of a request until its reply.
+    type Asked: Send;
 
-    /// Makes the reply old if the request was noted, and succeeds.
-    fn on_reply(&self, reply: &mut Vec<u8>);
+    /// Returns something if the reply may have to be old.
+    fn on_request(&self, request: &[u8]) -> Option<Self::Asked>;
+
+    /// Makes the reply of a request that succeeded as old as it has to be.
+    fn on_reply(&self, asked: Self::Asked, reply: &mut Vec<u8>);
 }
 
 /// Says that each node has the version 0, until the client asks the server to catch up.
 #[derive(Default)]
 struct OldVersions {
-    /// The numbers of the requests whose replies are to be old.
-    asked: Mutex<HashSet<i32>>,
     has_caught_up: Mutex<bool>,
 }
 
 impl Lag for OldVersions {
-    fn on_request(&self, request: &[u8]) {
+    type Asked = ();
+
+    fn on_request(&self, request: &[u8]) -> Option<()> {
         let mut has_caught_up = self.has_caught_up.lock();
-        match number(request, 4) {
-            SYNC => *has_caught_up = true,
-            GET_DATA if !*has_caught_up => _ = self.asked.lock().insert(number(request, 0)),
-            _ => {}
-        }
+        *has_caught_up |= number(request, 4) == SYNC;
+        (number(request, 4) == GET_DATA && !*has_caught_up).then_some(())
     }
 
-    fn on_reply(&self, reply: &mut Vec<u8>) {
-        if self.asked.lock().remove(&number(reply, 0)) {
-            // The version comes after four numbers of eight bytes.
-            let version = HEADER + 4 + number(reply, HEADER) as usize + 4 * 8;
-            reply[version..version + 4].fill(0);
-        }
+    fn on_reply(&self, (): (), reply: &mut Vec<u8>) {
+        // The version comes after four numbers of eight bytes.
+        let version = HEADER + 4 + number(reply, HEADER) as usize + 4 * 8;
+        reply[version..version + 4].fill(0);
     }
 }
 
@@ -80,23 +79,19 @@ impl Lag for OldVersions {
 #[derive(Default)]
 struct OldChildren {
     lags: Mutex<bool>,
-    /// The paths of the requests, by their numbers.
-    asked: Mutex<HashMap<i32, Vec<u8>>>,
     known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Lag for OldChildren {
-    fn on_request(&self, request: &[u8]) {
-        if number(request, 4) == GET_CHILDREN {
-            let path = &request[12..12 + number(request, 8) as usize];
-            self.asked.lock().insert(number(request, 0), path.to_vec());
-        }
+    /// The path of the node.
+    type Asked = Vec<u8>;
+
+    fn on_request(&self, request: &[u8]) -> Option<Vec<u8>> {
+        let is_for_children = number(request, 4) == GET_CHILDREN;
+        is_for_children.then(|| request[12..12 + number(request, 8) as usize].to_vec())
     }
 
-    fn on_reply(&self, reply: &mut Vec<u8>) {
-        let Some(path) = self.asked.lock().remove(&number(reply, 0)) else {
-            return;
-        };
+    fn on_reply(&self, path: Vec<u8>, reply: &mut Vec<u8>) {
         let mut known = self.known.lock();
         match known.get(&path) {
             Some(before) if *self.lags.lock() => {
@@ -108,30 +103,36 @@ impl Lag for OldChildren {
     }
 }
 
-async fn carry_requests(
+/// What is remembered of the requests of one connection, by their numbers.
+type Asked<L> = Mutex<HashMap<i32, <L as Lag>::Asked>>;
+
+async fn carry_requests<L: Lag>(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    lag: &impl Lag,
+    (lag, asked): (&L, &Asked<L>),
 ) -> io::Result<Infallible> {
     // The first message opens the session.
     write(&mut to, &read(&mut from).await?).await?;
     loop {
         let request = read(&mut from).await?;
-        lag.on_request(&request);
+        if let Some(about) = lag.on_request(&request) {
+            asked.lock().insert(number(&request, 0), about);
+        }
         write(&mut to, &request).await?;
     }
 }
 
-async fn carry_replies(
+async fn carry_replies<L: Lag>(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    lag: &impl Lag,
+    (lag, asked): (&L, &Asked<L>),
 ) -> io::Result<Infallible> {
     write(&mut to, &read(&mut from).await?).await?;
     loop {
         let mut reply = read(&mut from).await?;
-        if number(&reply, 12) == 0 {
-            lag.on_reply(&mut reply);
+        let about = asked.lock().remove(&number(&reply, 0));
+        if let Some(about) = about.filter(|_| number(&reply, 12) == 0) {
+            lag.on_reply(about, &mut reply);
         }
         write(&mut to, &reply).await?;
     }
@@ -151,12 +152,13 @@ async fn through(case: &Case, lag: Arc<impl Lag>) -> Case {
 }
 
 /// Carries the messages of a connection.
-async fn relay(client: TcpStream, server: SocketAddr, lag: Arc<impl Lag>) -> io::Result<Infallible> {
+async fn relay<L: Lag>(client: TcpStream, server: SocketAddr, lag: Arc<L>) -> io::Result<Infallible> {
+    let asked = Asked::<L>::default();
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
     tokio::select! {
-        ended = carry_requests(from_client, to_server, &*lag) => ended,
-        ended = carry_replies(from_server, to_client, &*lag) => ended,
+        ended = carry_requests(from_client, to_server, (&*lag, &asked)) => ended,
+        ended = carry_replies(from_server, to_client, (&*lag, &asked)) => ended,
     }
 }
 
