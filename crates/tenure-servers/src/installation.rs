@@ -34,23 +34,12 @@ impl Installation {
         files: &[(&str, &str)],
         clock: Option<SteppedClock>,
     ) -> io::Result<Installation> {
-        Self::new_in(&std::env::temp_dir(), user, options, files, clock)
-    }
-
-    /// Makes the folder below `parent`.
-    pub(crate) fn new_in(
-        parent: &Path,
-        user: &'static str,
-        options: &[&str],
-        files: &[(&str, &str)],
-        clock: Option<SteppedClock>,
-    ) -> io::Result<Installation> {
         let owned = |(name, content): &(&str, &str)| ((*name).to_owned(), (*content).to_owned());
         Ok(Installation {
             options: options.iter().map(|option| (*option).to_owned()).collect(),
             files: files.iter().map(owned).collect(),
             clock: clock.map(Arc::new),
-            ..Self::empty(parent, Account::of_package(user)?)?
+            ..Self::empty(Account::of_package(user)?)?
         })
     }
 
@@ -61,12 +50,12 @@ impl Installation {
             options: self.options.iter().cloned().chain(more).collect(),
             files: self.files.clone(),
             clock: self.clock.clone(),
-            ..Self::empty(&std::env::temp_dir(), self.account.clone())?
+            ..Self::empty(self.account.clone())?
         })
     }
 
-    fn empty(parent: &Path, account: Account) -> io::Result<Installation> {
-        let folder = tempfile::tempdir_in(parent)?;
+    fn empty(account: Account) -> io::Result<Installation> {
+        let folder = tempfile::tempdir()?;
         account.own(folder.path())?;
         Ok(Installation {
             folder,

@@ -66,7 +66,7 @@ impl MariaDb {
         files: &[(&str, &str)],
         clock: Option<SteppedClock>,
     ) -> io::Result<MariaDb> {
-        let installation = Installation::new_in(&parent(), "mysql", options, files, clock)?;
+        let installation = Installation::new("mysql", options, files, clock)?;
         let port = Port::reserve()?;
         make_data(&installation)?;
         let process = launch(&installation, port.address())?;
@@ -135,16 +135,6 @@ impl Drop for MariaDb {
     fn drop(&mut self) {
         // Ends the server before its folder is removed.
         self.process.kill();
-    }
-}
-
-/// The folder for the folders of servers. MariaDB takes a log in `/dev/shm` for persistent memory, and writes it in another
-/// way than users' servers do.
-fn parent() -> PathBuf {
-    let usual = std::env::temp_dir();
-    match usual.starts_with("/dev/shm") {
-        true => "/var/tmp".into(),
-        false => usual,
     }
 }
 
