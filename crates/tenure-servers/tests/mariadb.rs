@@ -4,6 +4,7 @@ mod certificate;
 
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tenure_servers::{Data, MariaDb, SteppedClock, needs};
 
@@ -61,6 +62,26 @@ fn a_clock_step_moves_the_servers_time() {
     assert!(seconds() >= before + 3_600.0);
     mariadb.clock().unwrap().step_ms(-7_200_000).unwrap();
     assert!(seconds() < before);
+}
+
+/// A server waits until a time of its clock.
+#[test]
+fn a_clock_step_leaves_the_servers_waits_as_long_as_they_are() {
+    if !needs("mariadbd", "mariadb-server") {
+        return;
+    }
+    let clock = SteppedClock::new().unwrap();
+    let mariadb = MariaDb::start_with(&[], &[], Some(clock)).unwrap();
+    for step in [-60_000, 120_000] {
+        mariadb.clock().unwrap().step_ms(step).unwrap();
+        let began = Instant::now();
+        mariadb.ask("SELECT SLEEP(0.5)").unwrap();
+        let (took, limits) = (
+            began.elapsed(),
+            Duration::from_millis(500)..Duration::from_secs(30),
+        );
+        assert!(limits.contains(&took), "after a step of {step} ms: {took:?}");
+    }
 }
 
 #[test]
