@@ -107,10 +107,10 @@ fn opener(processes: &[u32], local: SocketAddr) -> Option<usize> {
         local.port()
     );
     let table = std::fs::read_to_string("/proc/self/net/tcp").ok()?;
-    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let mut lines = table.lines().map(columns);
-    let line = lines.find(|columns| columns.get(1) == Some(&local))?;
-    let socket = format!("socket:[{}]", line.get(9)?);
+    // Only the line that is looked for is split into its columns: the table is long after many tests.
+    let mut lines = table.lines().filter_map(|line| line.split_once(": "));
+    let (_, line) = lines.find(|(_, line)| line.starts_with(&local))?;
+    let socket = format!("socket:[{}]", line.split_whitespace().nth(8)?);
     let owns = |process: &u32| {
         let open = std::fs::read_dir(format!("/proc/{process}/fd"));
         let mut open = open.into_iter().flatten().flatten();
