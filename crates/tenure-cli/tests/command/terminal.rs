@@ -46,7 +46,11 @@ fn a_background_hold_goes_on_and_reads_no_key() {
     });
     assert!(!has_printed(&fixture, "released"));
     let said = fs::read_to_string(fixture.path("said")).expect("the shell has made it");
-    assert_eq!(said, "", "no key reaches a background job");
+    // The command warns when other tests leave it no processor.
+    let mut said = said
+        .lines()
+        .filter(|line| !line.starts_with("warning: runtime stalled"));
+    assert_eq!(said.next(), None, "no key reaches a background job");
     fixture.write("go", "", 0o600);
     // In the foreground, `hold` also reads the keystrokes that were typed while it was in the background.
     assert_eq!(fixture.lines("code", 1), ["0"]);
