@@ -57,8 +57,8 @@ time_t time(time_t *seconds) {
     return now.tv_sec;
 }
 
-// A server that waits until a time of day has taken that time from this clock. MariaDB does: with a clock behind the system's, its
-// waits would end at once, and InnoDB, which counts them, would give up after 600.
+// The deadline is a time of this clock, and the system compares it with its own. With a clock behind the system's, each wait of MariaDB
+// would end at once, and InnoDB, which counts waits of a second, aborts after 600.
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
     struct timespec moved = *until;
     if (offset) move(&moved, -*offset);
