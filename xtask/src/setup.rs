@@ -18,7 +18,6 @@ chrt         | util-linux           | runs the simulations on cores that no othe
 prlimit      | util-linux           | limits the threads of a command
 mandoc       | mandoc               | checks the manual pages
 redis-server | redis-server         | is a server that the tests start
-redis-cli    | redis-tools          | reads what is in that server
 postgres     | postgresql           | is a server that the tests start
 pgbouncer    | pgbouncer            | shares that server's connections among clients
 mariadbd     | mariadb-server       | is a server that the tests start

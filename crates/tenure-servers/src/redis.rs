@@ -1,15 +1,13 @@
 //! A real Redis server for tests.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::clock::SteppedClock;
-use crate::needs::cannot_start;
 use crate::port::Port;
 use crate::process::{Data, Process};
 
@@ -156,22 +154,45 @@ impl Redis {
         Ok(())
     }
 
-    /// Sends a command to the server, and returns the answer as `redis-cli` prints it.
+    /// Sends a command to the server. Returns the reply as `redis-cli` prints it: each text and number of a list on a line.
     ///
     /// # Errors
     /// The error of the system or the server.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
-        let output = Command::new("redis-cli")
-            .args(["-e", "-u", &self.url()])
-            .args(command)
-            .output()
-            .map_err(|error| cannot_start("redis-cli", error))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-        if output.status.success() {
-            Ok(text(&output.stdout))
-        } else {
-            Err(io::Error::other(text(&output.stdout) + &text(&output.stderr)))
+        let mut request = format!("*{}\r\n", command.len());
+        for word in command {
+            request += &format!("${}\r\n{word}\r\n", word.len());
         }
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.write_all(request.as_bytes())?;
+        let reply = printed(&mut BufReader::new(stream))?;
+        Ok(reply.trim_end().to_owned())
+    }
+}
+
+/// Reads a reply of a server.
+fn printed(from: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    let (kind, rest) = line.trim_end().split_at_checked(1).unwrap_or_default();
+    let number = || rest.parse::<i64>().map_err(io::Error::other);
+    match kind {
+        "+" | ":" => Ok(rest.to_owned()),
+        "-" => Err(io::Error::other(rest)),
+        "$" => {
+            // A value that is missing has the length -1, and no line of its own.
+            let Ok(length) = usize::try_from(number()?) else {
+                return Ok(String::new());
+            };
+            let mut text = vec![0; length + "\r\n".len()];
+            from.read_exact(&mut text)?;
+            Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+        }
+        "*" => {
+            let parts: io::Result<Vec<_>> = (0..number()?).map(|_| printed(from)).collect();
+            Ok(parts?.join("\n"))
+        }
+        _ => Err(io::Error::other(format!("no reply of Redis: {line:?}"))),
     }
 }
 

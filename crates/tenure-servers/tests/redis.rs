@@ -27,7 +27,10 @@ fn a_server_answers_and_is_gone_when_it_is_dropped() {
         return;
     };
     assert_eq!(redis.ask(&["PING"]).unwrap(), "PONG");
-    assert!(redis.ask(&["NONSENSE"]).is_err());
+    let error = redis.ask(&["NONSENSE"]).unwrap_err().to_string();
+    assert!(error.starts_with("ERR unknown command"), "{error}");
+    let nested = ["EVAL", "return {1, 'a\\r\\nb', {'c', {}}, false, 'ü'}", "0"];
+    assert_eq!(redis.ask(&nested).unwrap(), "1\na\r\nb\nc\n\n\nü");
     let (pid, address) = (redis.process().pid(), redis.address());
     drop(redis);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());

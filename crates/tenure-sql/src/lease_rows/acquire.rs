@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::holder;
 use super::own_claims::Known;
 use super::reply::Taken;
-use super::rows::{BUSY_PAUSE, LeaseRows, micros, token_run};
+use super::rows::{BUSY_PAUSE, LeaseRows, ROW_WAIT, micros, token_run};
 use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::error::Failure;
@@ -87,7 +87,11 @@ impl<S: LeaseSession> LeaseRows<S> {
             Taken::Granted(last) => AcquireReply::Granted(Grant::new(token_run(last, tokens)?, sent, lease)),
             Taken::Own(last) => return self.poll_granted(claim, token_run(last, tokens)?).await,
             Taken::Ended => AcquireReply::Ended,
-            Taken::Late => AcquireReply::TooLate,
+            Taken::Late => {
+                // Before its time limit, by the longest wait for a row, the statement had no effect any more.
+                sleep((not_after - self.now()).min(ROW_WAIT)).await;
+                AcquireReply::TooLate
+            }
             Taken::Busy(left) => {
                 let pause = self.claims.poll_after(claim.at.id, self.now());
                 let left = left.filter(|left| !left.is_zero());

@@ -14,7 +14,7 @@ mod profile;
 mod release;
 mod renew;
 pub(crate) mod reply;
-mod rows;
+pub(crate) mod rows;
 pub(crate) mod session;
 pub(crate) mod statement;
 pub(crate) mod store;

@@ -21,6 +21,9 @@ pub(super) const TRIES: u32 = 4;
 
 /// The pause before a statement is repeated for the first time. In [`LeaseRows::run`] and in a renewal it grows with each time.
 pub(super) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+/// The longest wait of PostgreSQL for a row that another session has not committed: such a session knows nothing of our
+/// advisory locks. What a statement computed before the wait may be as old, so it is taken off the statement's time limit.
+pub(crate) const ROW_WAIT: Duration = Duration::from_millis(20);
 
 /// A store of locks: the rows of a table, and what this client knows of its claims.
 pub(super) struct LeaseRows<S: LeaseSession> {
@@ -87,7 +90,7 @@ impl<S: LeaseSession> LeaseRows<S> {
     }
 }
 
-pub(super) fn micros(time: Duration) -> i64 {
+pub(crate) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 

@@ -4,6 +4,7 @@
 use super::session::PgSession;
 use crate::lease_rows::layout::Layout;
 use crate::lease_rows::reply::{Taken, seen};
+use crate::lease_rows::rows::{ROW_WAIT, micros};
 use crate::lease_rows::session::LeaseSession;
 use crate::lease_rows::statement::{Dialect, Statements, Values};
 use crate::lease_rows::table::{Column, Kinds, Widths, check_table};
@@ -41,7 +42,9 @@ impl LeaseSession for PgSession {
             include_str!("sql/shedlock.sql"),
         ];
         let of_all = include_str!("sql/row.sql");
-        Dialect::new(config, Some(placeholder), of_all, of_each, [("zone", zone)])
+        let wait = ROW_WAIT.as_millis().to_string();
+        let others = [("zone", zone), ("wait", wait)];
+        Dialect::new(config, Some(placeholder), of_all, of_each, others)
     }
 
     async fn check(&mut self, config: &Config) -> Result<Widths, Failure> {
@@ -72,7 +75,7 @@ impl LeaseSession for PgSession {
         let (granted, last) = (answer.flag()?, answer.number()?);
         Ok(match granted {
             true => Taken::Granted(last),
-            false => Taken::refused(before.as_ref(), values.id, now >= values.until),
+            false => Taken::refused(before.as_ref(), values.id, now >= values.until - micros(ROW_WAIT)),
         })
     }
 }

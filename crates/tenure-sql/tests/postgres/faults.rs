@@ -137,6 +137,29 @@ async fn a_release_refused_without_effect_releases_nothing_later() {
     client.release(&claim).await.freed_it(&claim);
 }
 
+/// A statement that may wait for a row has no effect in the last 20 ms before its time limit. A client that is held up until
+/// then is late: it does not wait for a key that is free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_with_little_time_left_is_late() {
+    for layout in LAYOUTS {
+        let case = Case::new(layout).await;
+        let (client, key) = case.one().await;
+        // The connection is made before, so that the request arrives in time.
+        client.finds_free(&key, Mode::Exclusive).await;
+        case.script(&format!("DELETE FROM {}", case.table())).await;
+        for left in [1, 10, 19] {
+            let claim = client.claim(&key, Mode::Exclusive);
+            let not_after = client.now() + Duration::from_millis(left);
+            let reply = client.acquire_by(&claim, not_after).await;
+            assert!(
+                matches!(reply, Ok(AcquireReply::TooLate)),
+                "{layout}, {left} ms: {reply:?}"
+            );
+            assert!(client.now() >= not_after, "{layout}, {left} ms");
+        }
+    }
+}
+
 /// The row was released, and then the connection ended while the next claim took it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_says_nothing_of_a_successor_that_was_not_answered() {

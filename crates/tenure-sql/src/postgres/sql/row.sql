@@ -50,11 +50,6 @@ put AS (
     RETURNING 1)
 SELECT {before}, (SELECT count(*) FROM put) AS granted, NULL::bigint AS last
 
--- name: wait
--- A wait for another session's uncommitted row ends after this time: such a session knows nothing of our advisory locks.
--- What the statement computed before the wait may be as old, so it is taken off its time limit.
-20
-
 -- name: now
 {clock}
 
