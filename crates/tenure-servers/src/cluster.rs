@@ -1,5 +1,6 @@
 //! A real Redis Cluster for tests: masters, replicas, slots that move, and failovers.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -92,18 +93,21 @@ impl RedisCluster {
     /// Number of the node that serves a slot, as the first running node of the list knows it.
     ///
     /// # Errors
-    /// The error of the system or the server, or an error if no node serves the slot.
+    /// An error if no node runs, or none serves the slot.
     pub fn owner(&self, slot: u16) -> io::Result<usize> {
-        let nodes = self
-            .nodes
-            .iter()
-            .find_map(|node| node.ask(&["CLUSTER", "NODES"]).ok());
-        let nodes = nodes.ok_or_else(|| io::Error::other("no node runs"))?;
-        let address = nodes.lines().find(|line| serves(line, slot)).and_then(address_of);
-        let number = |address| self.nodes.iter().position(|node| node.address() == address);
-        address
-            .and_then(number)
-            .ok_or_else(|| io::Error::other(format!("no node serves slot {slot}")))
+        let map = self.maps().next();
+        let map = map.ok_or_else(|| io::Error::other("no node runs"))?;
+        let owner = owner_in(&map, slot).and_then(|(address, _)| {
+            let is_there = |node: &Redis| node.address() == address;
+            self.nodes.iter().position(is_there)
+        });
+        owner.ok_or_else(|| io::Error::other(format!("no node serves slot {slot}")))
+    }
+
+    /// What `CLUSTER NODES` tells at each running node.
+    fn maps(&self) -> impl Iterator<Item = String> {
+        let map = |node: &Redis| node.ask(&["CLUSTER", "NODES"]).ok();
+        self.nodes.iter().filter(|node| !node.is_still()).filter_map(map)
     }
 
     /// Numbers of the running nodes that take themselves for masters.
@@ -183,16 +187,22 @@ impl RedisCluster {
         Ok(keys.len())
     }
 
-    /// Gives a slot, whose keys were all moved, to its new node.
+    /// Gives a slot, whose keys were all moved, to its new node, and waits until all running nodes know it.
+    ///
+    /// Without the wait, a second move could give two nodes the same epoch. Each would then name the other as the owner of
+    /// the slot, for ever.
     ///
     /// # Errors
-    /// The error of the system or the server.
+    /// The error of the system or the server, or an error if the nodes do not agree after 30 s.
     pub fn end_move(&self, slot: u16, to: usize) -> io::Result<()> {
         let (from, number, id) = (self.owner(slot)?, slot.to_string(), self.id(to)?);
         for node in [to, from] {
             self.nodes[node].ask(&["CLUSTER", "SETSLOT", &number, "NODE", &id])?;
         }
-        Ok(())
+        self.wait(|cluster| {
+            let owners: HashSet<_> = cluster.maps().map(|map| owner_in(&map, slot)).collect();
+            Ok(owners.len() == 1 && cluster.owner(slot)? == to)
+        })
     }
 
     /// Moves a slot with all its keys to another node.
@@ -302,6 +312,10 @@ fn serves(line: &str, slot: u16) -> bool {
     )
 }
 
-fn address_of(line: &str) -> Option<SocketAddr> {
-    line.split(' ').nth(1)?.split('@').next()?.parse().ok()
+/// Address and epoch of the slot's master in an answer to `CLUSTER NODES`.
+fn owner_in(map: &str, slot: u16) -> Option<(SocketAddr, u64)> {
+    let line = map.lines().find(|line| serves(line, slot))?;
+    let word = |number| line.split(' ').nth(number);
+    let address = word(1)?.split('@').next()?;
+    Some((address.parse().ok()?, word(6)?.parse().ok()?))
 }

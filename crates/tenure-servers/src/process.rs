@@ -134,6 +134,11 @@ impl Process {
         }
     }
 
+    /// Returns whether the process is paused or has ended, so that it answers nothing.
+    pub(crate) fn is_still(&self) -> bool {
+        self.raw_pid().is_none_or(tree::is_still)
+    }
+
     /// Kills the process and its child processes at once, without a chance to write their data.
     pub fn kill(&mut self) {
         match self.child.try_wait() {

@@ -114,6 +114,11 @@ impl Redis {
         &mut self.process
     }
 
+    /// Returns whether the server is paused or has ended, so that it answers nothing.
+    pub(crate) fn is_still(&self) -> bool {
+        self.process.is_still()
+    }
+
     /// The server's clock, if the test can step it.
     pub fn clock(&self) -> Option<&SteppedClock> {
         self.clock.as_deref()
@@ -159,14 +164,30 @@ impl Redis {
     /// # Errors
     /// The error of the system or the server.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
-        let mut request = format!("*{}\r\n", command.len());
-        for word in command {
-            request += &format!("${}\r\n{word}\r\n", word.len());
+        self.ask_all(&[command])
+    }
+
+    /// Logs in with a password, and then does as [`ask`](Redis::ask).
+    ///
+    /// # Errors
+    /// The error of the system or the server.
+    pub fn ask_with(&self, password: &str, command: &[&str]) -> io::Result<String> {
+        self.ask_all(&[&["AUTH", password], command])
+    }
+
+    /// Sends commands over one connection. Returns the reply to the last one, or the first error.
+    fn ask_all(&self, commands: &[&[&str]]) -> io::Result<String> {
+        let mut stream = BufReader::new(TcpStream::connect(self.address())?);
+        let mut last = String::new();
+        for command in commands {
+            let words = command
+                .iter()
+                .map(|word| format!("${}\r\n{word}\r\n", word.len()));
+            let request = format!("*{}\r\n{}", command.len(), words.collect::<String>());
+            stream.get_mut().write_all(request.as_bytes())?;
+            last = printed(&mut stream)?;
         }
-        let mut stream = TcpStream::connect(self.address())?;
-        stream.write_all(request.as_bytes())?;
-        let reply = printed(&mut BufReader::new(stream))?;
-        Ok(reply.trim_end().to_owned())
+        Ok(last.trim_end().to_owned())
     }
 }
 

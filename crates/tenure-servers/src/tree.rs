@@ -66,6 +66,11 @@ fn wait_for_state(process: Pid, end: Instant, states: &[char]) {
     }
 }
 
+/// Returns whether a process is stopped or has ended.
+pub(crate) fn is_still(process: Pid) -> bool {
+    state(process).is_none_or(|state| STILL.contains(&state))
+}
+
 /// The letter for the process's state; `None` if there is no such process.
 fn state(process: Pid) -> Option<char> {
     let process = process.as_raw_nonzero();

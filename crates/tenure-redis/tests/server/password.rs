@@ -76,11 +76,9 @@ async fn reconnected(store: &Arc<RedisStore>) -> Result<(), BackendError> {
 async fn a_password_file_is_read_at_each_connect() {
     const ROTATED: &str = "another-s3cr3t-and-long";
     let server = Redis::start().expect("it starts");
-    let ask = |password: &str, command: &[&str]| {
-        let command = [&["-a", password], command].concat();
-        server.ask(&command).expect("it obeys");
-    };
-    ask("", &["CONFIG", "SET", "requirepass", PASSWORD]);
+    let ask = |password: &str, command: &[&str]| server.ask_with(password, command).expect("it obeys");
+    let protected = ["CONFIG", "SET", "requirepass", PASSWORD];
+    server.ask(&protected).expect("it obeys");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("password");
     std::fs::write(&file, PASSWORD).expect("a file");
