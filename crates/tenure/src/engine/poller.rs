@@ -247,9 +247,13 @@ impl<'a> Search<'a> {
             .store
             .acquire(self.claim.clone(), context.not_after(asked))
             .await;
-        if answer.is_ok() {
-            context.store_answered();
-            self.keep_place(asked);
+        match answer {
+            // A quorum knows by itself that a claim has ended which it withdrew, so its servers may still be silent.
+            Ok(AcquireReply::Ended) | Err(_) => {}
+            Ok(_) => {
+                context.store_answered();
+                self.keep_place(asked);
+            }
         }
         match answer {
             Ok(AcquireReply::Granted(grant)) => return Err(Found::Granted(grant)),

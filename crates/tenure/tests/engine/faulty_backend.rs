@@ -1,6 +1,6 @@
 //! A backend for tests that delays calls before or after their effect, makes them fail, and counts them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    AcquireReply, Backend, BackendError, ClientId, Effect, Fault, Invalidation, InvalidationQueue,
+    AcquireReply, Backend, BackendError, ClaimId, ClientId, Effect, Fault, Invalidation, InvalidationQueue,
     Invalidations, Profile,
 };
 use tenure_testkit::{Exchange, Faults, Reply, Request, When};
@@ -41,6 +41,8 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
         renewed_lease: Mutex::default(),
         lease_age: Mutex::default(),
         keeps_writers: AtomicBool::new(false),
+        ends_failed_claims: AtomicBool::new(false),
+        failed_claims: Mutex::default(),
         placed: Mutex::default(),
         reserved: Mutex::default(),
     };
@@ -59,6 +61,10 @@ pub(crate) struct CallControls {
     lease_age: Mutex<Duration>,
     /// True if the store refuses to downgrade claims.
     pub(crate) keeps_writers: AtomicBool,
+    /// True if the first acquire of each claim fails, and the next one is answered with `Ended` without asking the store, as by
+    /// a quorum that has withdrawn the claim.
+    pub(crate) ends_failed_claims: AtomicBool,
+    failed_claims: Mutex<HashSet<ClaimId>>,
     /// For each `acquire` call, the number of tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
     /// For each successor in a release, the number of tokens that its claim reserves.
@@ -169,6 +175,17 @@ impl CallControls {
             Request::Watch(_) | Request::Inspect(_) => {}
         }
     }
+
+    /// Lets the first acquire of a claim fail, and answers the next one.
+    fn end_or_fail(&self, element: &mut Exchange) {
+        let Request::Acquire(claim, _) = &element.request else {
+            return;
+        };
+        match self.failed_claims.lock().insert(claim.at.id) {
+            true => element.fail(unavailable()),
+            false => element.reply = Some(Ok(Reply::Acquire(AcquireReply::Ended))),
+        }
+    }
 }
 
 impl CallControl {
@@ -227,11 +244,7 @@ impl CallControl {
         self.elements.fetch_add(elements, Ordering::Relaxed);
         self.stop(&self.held_before).await;
         if take_one(&self.fail_before) {
-            return Err(BackendError::new(
-                Fault::Unavailable,
-                Effect::None,
-                "the test lets this call fail",
-            ));
+            return Err(unavailable());
         }
         if take_one(&self.refuse) {
             return Err(BackendError::new(
@@ -278,6 +291,10 @@ impl CallControl {
     }
 }
 
+fn unavailable() -> BackendError {
+    BackendError::new(Fault::Unavailable, Effect::None, "the test lets this call fail")
+}
+
 fn take_one(left: &AtomicUsize) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
         .is_ok()
@@ -319,7 +336,11 @@ impl Faults for CallControls {
                 {
                     element.fail(BackendError::unsupported("the test refuses downgrades"));
                 }
-                control.enter(call.len()).await
+                let entered = control.enter(call.len()).await;
+                if self.ends_failed_claims.load(Ordering::Relaxed) {
+                    call.iter_mut().for_each(|element| self.end_or_fail(element));
+                }
+                entered
             }
             When::After if call[0].sent && !matches!(call[0].reply, Some(Err(_))) => control.leave().await,
             When::After => Ok(()),

@@ -1,6 +1,7 @@
 //! A store that does not answer for a while, or whose replies are lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
@@ -65,6 +66,22 @@ async fn a_silent_store_is_not_reported_as_a_busy_lock() {
             assert_transient(&work.await, (fair, limit, "no holder is known"));
         }
         backend.control(Verb::Acquire).resume();
+    }
+}
+
+/// A quorum of which most servers are dead fails, withdraws the claim, and answers that it has ended without asking the servers.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_ended_does_not_show_that_the_store_answers() {
+    let fixture = Fixture::new();
+    for fair in [false, true] {
+        let (client, backend) = fixture.faulty_client();
+        let mutex = mutex(&client, fair);
+        backend.ends_failed_claims.store(true, Ordering::Relaxed);
+        for limit in (1..40).map(|steps| steps * 37 * MS) {
+            assert_transient(&mutex.lock_within(limit).await, (fair, limit));
+        }
+        backend.ends_failed_claims.store(false, Ordering::Relaxed);
+        mutex.lock().await.unwrap().unlock().await.unwrap();
     }
 }
 
