@@ -1,6 +1,8 @@
 //! Errors of store URLs.
 
+use std::error::Error;
 use std::fmt;
+use std::iter;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
@@ -208,6 +210,21 @@ impl fmt::Display for Part {
             Self::Option(name) => write!(f, "the option `{name}`"),
         }
     }
+}
+
+/// The messages of an error and of its causes in one text, for an error without a source, such as one of
+/// [`Fault::Invalid`].
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{tls_config, with_causes};
+///
+/// let refused = tls_config(Some("/nowhere/ca.pem".as_ref()), None).unwrap_err();
+/// assert!(with_causes(&refused).ends_with("(PEM): No such file or directory (os error 2)"));
+/// ```
+pub fn with_causes(error: &dyn Error) -> String {
+    let causes = iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Error for settings that cannot be used.

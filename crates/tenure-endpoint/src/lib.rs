@@ -28,7 +28,7 @@ mod url;
 #[cfg(feature = "dial")]
 pub use dial::{Dialer, ServerKind, Stream};
 pub use duration::{InvalidDuration, parse_duration};
-pub use error::{InvalidUrl, Part};
+pub use error::{InvalidUrl, Part, with_causes};
 pub use host::Host;
 pub use login::{Credentials, Login};
 #[cfg(feature = "lookup")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::error::invalid;
+use crate::error::{invalid, with_causes};
 use crate::options::Options;
 use crate::password_file::{PasswordFileError, read_password_file};
 use crate::secret::Secret;
@@ -101,7 +101,7 @@ impl Login {
         }
         let mut password = password.cloned();
         if let Some(path) = file {
-            let read = read_password_file(path).map_err(invalid)?;
+            let read = read_password_file(path).map_err(|error| invalid(with_causes(&error)))?;
             if read.readable_by_all {
                 tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
             }

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tenure_backend::BackendError;
 
-use crate::error::invalid;
+use crate::error::{invalid, with_causes};
 use crate::tls_settings::Tls;
 
 /// The reason why a TLS configuration cannot be made.
@@ -195,8 +195,7 @@ impl Tls {
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, BackendError> {
         let identity = self.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
         let read = tls_config(self.ca.as_deref(), identity);
-        // Flattens the cause into the message, because `Invalid` errors carry no source.
-        read.map_err(|error| invalid(format!("no TLS can be spoken: {error}")))
+        read.map_err(|error| invalid(format!("no TLS can be spoken: {}", with_causes(&error))))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fs;
 
-use tenure_endpoint::{TlsError, tls_config};
+use tenure_endpoint::{Login, Tls, TlsError, tls_config};
 
 #[test]
 fn errors_of_unusable_files_quote_nothing_from_them() {
@@ -50,4 +50,23 @@ fn the_error_of_an_unusable_authority_names_its_file() {
     let refused = tls_config(Some(&path), None).expect_err("it is no certificate");
     assert!(matches!(refused, TlsError::File { .. }), "{refused:?}");
     assert!(refused.to_string().contains("ca.pem"), "{refused}");
+}
+
+#[test]
+fn settings_with_an_unreadable_file_say_why_it_is_unreadable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("missing");
+    let tls = Tls {
+        ca: Some(missing.clone()),
+        identity: None,
+    };
+    let refused = tls.client_config().expect_err("there is no file");
+    let login = Login::new(None, None, Some(&missing)).expect_err("there is no file");
+    for refused in [refused, login] {
+        let message = refused.to_string();
+        assert!(
+            message.contains("missing") && message.contains("No such file"),
+            "{message}"
+        );
+    }
 }

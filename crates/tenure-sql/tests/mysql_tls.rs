@@ -106,7 +106,7 @@ async fn each_mode_verifies_what_it_names() {
             "localhost",
             "ssl-mode=verify_ca&ca=/nowhere".to_owned(),
             Fault::Invalid,
-            "/nowhere",
+            "/nowhere has no certificate or key that can be read (PEM): No such file",
         ),
     ] {
         let refused = try_open(&case, host, &options).await;

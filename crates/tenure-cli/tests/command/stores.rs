@@ -92,6 +92,21 @@ fn an_empty_tenure_url_is_a_usage_error() {
     assert!(!fixture.path("ran").exists() && !fixture.path("home").exists());
 }
 
+#[test]
+fn a_current_directory_that_was_removed_is_named_as_the_cause() {
+    let fixture = Fixture::new();
+    let tenure = fixture.at_home(&[]);
+    let mut removed = std::process::Command::new("sh");
+    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" -q --url sqlite:x.db run k -- true";
+    removed.arg("-c").arg(script).arg(tenure.get_program());
+    let done = Done::by(removed.current_dir(fixture.path(".")));
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(
+        done.stderr.contains("the current directory has been removed"),
+        "{done:?}"
+    );
+}
+
 /// `ulimit -n` limits the descriptors, as in a server that has used up its own.
 #[test]
 fn a_lack_of_descriptors_is_reported_as_such() {

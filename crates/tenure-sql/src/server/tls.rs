@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_backend::BackendError;
 #[cfg(feature = "tls")]
-use tenure_endpoint::{Tls, Verification, tls_config_verifying};
+use tenure_endpoint::{Tls, Verification, tls_config_verifying, with_causes};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::ClientConfig;
 
@@ -34,10 +34,10 @@ pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, Backen
     read.map_err(|error| unfit(&error))
 }
 
-/// Error for certificates that cannot be used. It has the cause in its message, because `Invalid` errors carry no source.
+/// Error for certificates that cannot be used. It has the cause in its message.
 #[cfg(feature = "tls")]
 pub(crate) fn unfit(error: &dyn std::error::Error) -> BackendError {
-    invalid(format!("no TLS can be spoken: {error}"))
+    invalid(format!("no TLS can be spoken: {}", with_causes(error)))
 }
 
 /// Fails if the settings ask for TLS, which this build lacks.

@@ -257,6 +257,10 @@ fn failed(path: &Path, error: io::Error) -> BackendError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => store(format!(
             "the disk of the lock file {file} is full: free some space"
         )),
+        io::ErrorKind::NotFound if path.is_relative() && std::env::current_dir().is_err() => store(format!(
+            "the lock file {file} cannot be used: the current directory has been removed. Change to another, or write an \
+             absolute path"
+        )),
         _ => store(format!(
             "the lock file {file} cannot be used: see the cause below, or choose another file"
         )),
