@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rustix::process::Signal;
-use tenure_interop::Worker;
+use tenure_interop::{Lock, Worker};
 
 use crate::shared::examples::{Fixture as Folder, Process, tenure_command};
 use crate::shared::fixture::{Fixture, LONG, PROMPT, SHORT, Setting, assert_waits, within};
@@ -17,9 +17,7 @@ pub(crate) async fn their_death_frees_the_lock(setting: Setting) {
         return;
     };
     let theirs = fixture.theirs("anna");
-    // The first call connects, which takes long on a busy machine. Some clients count the lease from before it.
-    theirs.lock().await.unwrap();
-    theirs.unlock().await.unwrap();
+    connect(&theirs).await;
     theirs.lock().await.unwrap();
     let ours = fixture.ours();
     let mut waiting = tokio::spawn(async move { ours.lock().await });
@@ -27,6 +25,13 @@ pub(crate) async fn their_death_frees_the_lock(setting: Setting) {
     assert_waits(SHORT / 3, "Tenure", &mut waiting).await;
     let guard = within(SHORT + PROMPT, "Tenure", waiting).await.unwrap();
     guard.unwrap().unlock().await.unwrap();
+}
+
+/// Takes and frees the lock. The first call of a client connects, which takes long on a busy machine, and some clients count
+/// the lease from before it.
+async fn connect(client: &Lock) {
+    client.lock().await.unwrap();
+    client.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_death_of_tenure_frees_the_lock(setting: Setting) {
@@ -86,6 +91,7 @@ pub(crate) async fn both_renewals_keep_locks_beyond_the_lease(setting: Setting) 
         return;
     };
     let (ours, theirs) = (fixture.ours(), fixture.theirs("anna"));
+    connect(&theirs).await;
     theirs.lock().await.unwrap();
     let mut waiting = tokio::spawn(async move { ours.lock().await });
     for _ in 0..12 {
