@@ -226,7 +226,7 @@ fn a_lease_beyond_the_stores_longest_is_an_error_that_names_it() {
 fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
     let fixture = Fixture::new();
     let (reader, writer) = small_pipe();
-    let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "2s"]);
+    let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "3s"]);
     let child = command.stdout(writer.try_clone().expect("a descriptor")).spawn();
     let hold = Process::of(child.expect("it starts"));
     // It has the writing end too, which would keep the pipe open.
@@ -238,7 +238,7 @@ fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
     fill(&writer);
     drop(writer);
     // sleep: two leases, in which a hold that waits for its reader would lose its lock.
-    std::thread::sleep(Duration::from_secs(4));
+    std::thread::sleep(Duration::from_secs(6));
     assert!(fixture.is_busy("k"));
     hold.send(Signal::TERM);
     wait_for("the release", || !fixture.is_busy("k"));

@@ -20,7 +20,7 @@ fn at_a_terminal(fixture: &Fixture, script: &str) -> (Process, File) {
     (Process::of(shell), keys)
 }
 
-const HOLD: &str = r#""$TENURE" --url "$STORE" hold k --lease 1s > events 2> said"#;
+const HOLD: &str = r#""$TENURE" --url "$STORE" hold k --lease 6s > events 2> said"#;
 const END_OF_FILE: &[u8] = b"\x04";
 
 fn has_printed(fixture: &Fixture, event: &str) -> bool {
