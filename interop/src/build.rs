@@ -55,9 +55,10 @@ impl Build {
                 .and_then(|()| fs::write(&copy, text))
                 .expect("sources can be copied");
         }
-        let mut words = self.command.split_whitespace();
-        let mut command = Command::new(words.next().expect("a command has a program"));
-        let output = command.args(words).current_dir(&self.into).output();
+        // A compiler takes only the time that the tests of other programs leave.
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).args(self.command.split_whitespace());
+        let output = command.current_dir(&self.into).output();
         let output = output.map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());

@@ -25,6 +25,9 @@ const ALONE: [&str; 2] = ["tenure-bench/smoke", "guides/other_languages"];
 /// Test programs that only compute, on every core, in simulated time. They run while the others leave a core idle.
 const COMPUTING: [&str; 2] = ["tenure/simulation", "tenure/quorum"];
 
+/// Runs a compiler after the tests that run meanwhile: it needs all cores for a minute, and they have leases of 3 s.
+const AFTER_TESTS: [&str; 3] = ["nice", "-n", "10"];
+
 /// Runs a program only on cores that no other program wants.
 const ON_IDLE_CORES: [&str; 3] = ["chrt", "--idle", "0"];
 
@@ -138,7 +141,7 @@ fn chosen(args: &[&str]) -> Command {
     // folder.
     let mut ours = args.iter().take_while(|arg| **arg != "--");
     let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
-    let mut command = test_command(if names_package { "test" } else { "test --workspace" });
+    let mut command = test_command(&[], if names_package { "test" } else { "test --workspace" });
     command.args(args);
     command
 }
@@ -156,10 +159,11 @@ pub(crate) fn interop_table() -> Result<(), Failure> {
     run_command(command)
 }
 
-/// A command of cargo, given by words, with all features, and with the signals that tests expect.
-fn test_command(words: &str) -> Command {
+/// A command of cargo, given by words, with all features, and with the signals that tests expect. `through` is a command
+/// line that runs it.
+fn test_command(through: &[&str], words: &str) -> Command {
     let mut command = Command::new("env");
-    command.arg(DEFAULT_SIGNALS).arg(cargo_program());
+    command.arg(DEFAULT_SIGNALS).args(through).arg(cargo_program());
     command
         .args(words.split(' '))
         .args(["--all-features", "--no-fail-fast"]);
@@ -171,7 +175,8 @@ fn test_command(words: &str) -> Command {
 /// Builds all test programs of the workspace, and returns them in the order in which they start. Cargo itself runs the
 /// tests in the documentation, and those of the package apart.
 fn programs() -> Result<Vec<Program>, Failure> {
-    let mut build = test_command("test --workspace --no-run --message-format=json-render-diagnostics");
+    let words = "test --workspace --no-run --message-format=json-render-diagnostics";
+    let mut build = test_command(&[], words);
     println!("\ntest: {build:?}");
     let output = build.stderr(Stdio::inherit()).output()?;
     succeeded(&build, output.status)?;
@@ -188,7 +193,7 @@ fn programs() -> Result<Vec<Program>, Failure> {
     ] {
         programs.push(Program {
             name: name.to_owned(),
-            command: test_command(&words),
+            command: test_command(&AFTER_TESTS, &words),
             company: Company::Some,
         });
     }
