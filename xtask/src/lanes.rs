@@ -1,6 +1,6 @@
 //! Runs test programs, four at a time. Most programs wait for leases, failovers and other processes, so several of them
-//! together keep two cores busy. Programs that only compute get the time that those leave. The output of a program goes to a
-//! file, and is printed when the program ends.
+//! together keep two cores busy. Programs that only compute get the time that those leave. When they have ended, a fifth
+//! program uses that time. The output of a program goes to a file, and is printed when the program ends.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of programs that run at the same time.
+/// The number of programs that run at the same time, as long as others compute.
 const LANES: usize = 4;
 
 /// A program that runs tests.
@@ -51,15 +51,27 @@ pub(crate) fn run(
     fs::create_dir_all(folder)?;
     let (alone, others) = parted(programs, Company::None);
     let (behind, shared) = parted(others, Company::All);
+    let [alone, behind, shared] =
+        [alone, behind, shared].map(|programs| Mutex::new(VecDeque::from(programs)));
     let report = Mutex::new(Report {
         print,
         failed: Vec::new(),
     });
+    let run_all = |programs: &Mutex<VecDeque<Program>>| {
+        let next = || programs.lock().expect("no lane panics").pop_front();
+        while let Some(program) = next() {
+            let ended = program.run(folder);
+            report.lock().expect("no lane panics").add(ended);
+        }
+    };
     thread::scope(|scope| {
-        scope.spawn(|| in_lanes(1, behind, folder, &report));
-        in_lanes(LANES, shared, folder, &report);
+        for _ in 0..LANES {
+            scope.spawn(|| run_all(&shared));
+        }
+        run_all(&behind);
+        run_all(&shared);
     });
-    in_lanes(1, alone, folder, &report);
+    run_all(&alone);
     Ok(report.into_inner().expect("no lane panics").failed)
 }
 
@@ -68,26 +80,6 @@ fn parted(programs: Vec<Program>, company: Company) -> (Vec<Program>, Vec<Progra
     programs
         .into_iter()
         .partition(|program| program.company == company)
-}
-
-fn in_lanes(
-    lanes: usize,
-    programs: Vec<Program>,
-    folder: &Path,
-    report: &Mutex<Report<impl FnMut(&str) + Send>>,
-) {
-    let waiting = Mutex::new(VecDeque::from(programs));
-    let next = || waiting.lock().expect("no lane panics").pop_front();
-    thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| {
-                while let Some(program) = next() {
-                    let ended = program.run(folder);
-                    report.lock().expect("no lane panics").add(ended);
-                }
-            });
-        }
-    });
 }
 
 impl Program {
