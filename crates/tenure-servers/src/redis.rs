@@ -164,19 +164,14 @@ impl Redis {
     /// # Errors
     /// The error of the system or the server.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
-        self.ask_all(&[command])
+        self.ask_in_turn(&[command])
     }
 
-    /// Logs in with a password, and then does as [`ask`](Redis::ask).
+    /// Sends commands over one connection. Returns the reply to the last one, as [`ask`](Redis::ask) does.
     ///
     /// # Errors
-    /// The error of the system or the server.
-    pub fn ask_with(&self, password: &str, command: &[&str]) -> io::Result<String> {
-        self.ask_all(&[&["AUTH", password], command])
-    }
-
-    /// Sends commands over one connection. Returns the reply to the last one, or the first error.
-    fn ask_all(&self, commands: &[&[&str]]) -> io::Result<String> {
+    /// The error of the system, or the first error of the server.
+    pub fn ask_in_turn(&self, commands: &[&[&str]]) -> io::Result<String> {
         let mut stream = BufReader::new(TcpStream::connect(self.address())?);
         let mut last = String::new();
         for command in commands {

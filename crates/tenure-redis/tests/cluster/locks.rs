@@ -117,9 +117,15 @@ async fn a_replica_takes_over_held_locks() {
         Some(Invalidation::All),
         "it has subscribed"
     );
-    assert_eq!(cluster.ask(&key, &["WAIT", "1", "5000"]), "1");
     let (slot, master, _) = cluster.place(&key);
-    cluster.servers.lock().node_mut(master).process().kill();
+    {
+        let mut servers = cluster.servers.lock();
+        // `WAIT` waits for what its own connection has written, and so for all that came before.
+        let written = ["SET", &format!("{{{key}}}:written"), "1"];
+        let waited = servers.nodes()[master].ask_in_turn(&[&written, &["WAIT", "1", "5000"]]);
+        assert_eq!(waited.expect("it answers"), "1");
+        servers.node_mut(master).process().kill();
+    }
     tokio::time::timeout(Duration::from_secs(30), invalidations.next())
         .await
         .expect("the client notices the failover by itself");

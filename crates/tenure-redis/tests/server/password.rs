@@ -76,7 +76,10 @@ async fn reconnected(store: &Arc<RedisStore>) -> Result<(), BackendError> {
 async fn a_password_file_is_read_at_each_connect() {
     const ROTATED: &str = "another-s3cr3t-and-long";
     let server = Redis::start().expect("it starts");
-    let ask = |password: &str, command: &[&str]| server.ask_with(password, command).expect("it obeys");
+    let ask = |password: &str, command: &[&str]| {
+        let login = ["AUTH", password];
+        server.ask_in_turn(&[&login, command]).expect("it obeys");
+    };
     let protected = ["CONFIG", "SET", "requirepass", PASSWORD];
     server.ask(&protected).expect("it obeys");
     let folder = tempfile::tempdir().expect("a folder");
