@@ -25,7 +25,7 @@ const ALONE: [&str; 2] = ["tenure-bench/smoke", "guides/other_languages"];
 /// Test programs that only compute, on every core, in simulated time. They run while the others leave a core idle.
 const COMPUTING: [&str; 2] = ["tenure/simulation", "tenure/quorum"];
 
-/// Runs a compiler after the tests that run meanwhile: it needs all cores for a minute, and they have leases of 3 s.
+/// Lets tests go before a compiler that runs meanwhile: it would use all cores for a minute, and tests have leases of 3 s.
 const AFTER_TESTS: [&str; 3] = ["nice", "-n", "10"];
 
 /// Runs a program only on cores that no other program wants.

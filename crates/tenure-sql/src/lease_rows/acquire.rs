@@ -88,7 +88,7 @@ impl<S: LeaseSession> LeaseRows<S> {
             Taken::Own(last) => return self.poll_granted(claim, token_run(last, tokens)?).await,
             Taken::Ended => AcquireReply::Ended,
             Taken::Late => {
-                // Before its time limit, by the longest wait for a row, the statement had no effect any more.
+                // On PostgreSQL a statement is late `ROW_WAIT` before its time limit. The contract says `TooLate` only after it.
                 sleep((not_after - self.now()).min(ROW_WAIT)).await;
                 AcquireReply::TooLate
             }

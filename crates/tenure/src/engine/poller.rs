@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
             .acquire(self.claim.clone(), context.not_after(asked))
             .await;
         match answer {
-            // A quorum knows by itself that a claim has ended which it withdrew, so its servers may still be silent.
+            // A quorum answers `Ended` for a claim that it withdrew, without asking its servers.
             Ok(AcquireReply::Ended) | Err(_) => {}
             Ok(_) => {
                 context.store_answered();
