@@ -349,16 +349,19 @@ mod long {
         join_all(ended).await;
     }
 
-    /// Loses the replies to creates, and ends their claims. Returns the client, and a claim that keeps the session alive.
-    async fn lose_replies(case: Case, links: &Links, raw: &Client, way: LostBy) -> (TestClient, Arc<Claim>) {
-        let folder = format!("/case-{}", case.node);
-        // The client begins at the follower.
+    /// A client that begins at the follower, and a claim that keeps its session alive.
+    async fn client_at_follower(case: Case, links: &Links) -> (TestClient, Arc<Claim>) {
         links.to_other.refuse();
         let client = Fixture::new(case).await.client().await;
         let kept = claim(&client, "kept");
         client.granted(&kept).await;
+        (client, kept)
+    }
+
+    /// Loses the replies to a client's creates below `folder`, and ends their claims.
+    async fn lose_replies(client: &TestClient, folder: &str, links: &Links, raw: &Client, way: LostBy) {
         let claims: Vec<Arc<Claim>> = (0..CLAIMS)
-            .map(|number| claim(&client, &format!("k{number}")))
+            .map(|number| claim(client, &format!("k{number}")))
             .collect();
         // Creates the nodes of the locks.
         join_all(
@@ -379,25 +382,24 @@ mod long {
             );
         }
         if way == LostBy::Network {
-            assert_eq!(contenders(raw, &folder).await.len(), CLAIMS, "they were created");
+            assert_eq!(contenders(raw, folder).await.len(), CLAIMS, "they were created");
         }
         match way {
             LostBy::LaggingServer => {
                 // The withdrawals wait behind the creates.
                 let healed = async { links.heal() };
-                tokio::join!(end(&client, &claims), healed);
+                tokio::join!(end(client, &claims), healed);
                 let until = Instant::now() + SOON;
-                while contenders(raw, &folder).await.is_empty() {
+                while contenders(raw, folder).await.is_empty() {
                     assert!(Instant::now() < until, "no create has arrived late");
                 }
             }
             _ => {
                 links.to_follower.refuse();
-                end(&client, &claims).await;
+                end(client, &claims).await;
                 links.heal();
             }
         }
-        (client, kept)
     }
 
     /// R18: no node is left behind, though the session of the claims lives on.
@@ -423,26 +425,39 @@ mod long {
                 options: "tick_time=500ms&command_timeout=300ms",
                 ..Case::on(servers.clone(), node)
             };
-            kept.push(lose_replies(case, &links, &raw, way).await);
-            stay_alive(&kept).await;
+            kept.push(client_at_follower(case, &links).await);
+            let folder = format!("/case-{node}");
+            let losing = lose_replies(&kept[node].0, &folder, &links, &raw, way);
+            while_renewed(&kept, losing).await;
         }
-        let until = Instant::now() + 2 * LEASE;
-        while Instant::now() < until {
-            stay_alive(&kept).await;
-            // sleep: the pace of renewals.
-            tokio::time::sleep(LEASE / 12).await;
-        }
+        // sleep: a session that nothing keeps alive would end meanwhile.
+        while_renewed(&kept, tokio::time::sleep(2 * LEASE)).await;
         for node in 0..kept.len() {
             let left = contenders(&raw, &format!("/case-{node}")).await;
             assert_eq!(left, [""; 0], "nodes are left");
         }
     }
 
-    async fn stay_alive(kept: &[(TestClient, Arc<Claim>)]) {
-        join_all(
-            kept.iter()
-                .map(|(client, kept)| client.stays_alive(kept, Phase::Granted)),
-        )
-        .await;
+    /// Renews claims until `work` ends. Panics if one of them is gone then or earlier.
+    async fn while_renewed(kept: &[(TestClient, Arc<Claim>)], work: impl Future<Output = ()>) {
+        let renew = async || {
+            join_all(
+                kept.iter()
+                    .map(|(client, kept)| client.stays_alive(kept, Phase::Granted)),
+            )
+            .await
+        };
+        let renew_again = async {
+            loop {
+                renew().await;
+                // sleep: the pace of renewals.
+                tokio::time::sleep(LEASE / 12).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            never = renew_again => never,
+        }
+        renew().await;
     }
 }
