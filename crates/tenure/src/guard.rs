@@ -166,8 +166,9 @@ impl Guard {
         }
     }
 
-    /// The lease that the store granted: how long the store keeps the lock without a renewal. It is the requested lease,
-    /// rounded to the store's limits.
+    /// The lease that the store gave with its last answer: how long it keeps the lock without a renewal. This is the
+    /// requested lease, but longer where the store's shortest lease is longer, and shorter where servers limit leases, as
+    /// ZooKeeper's do with `maxSessionTimeout`.
     pub fn lease(&self) -> Duration {
         self.hold().given_lease()
     }

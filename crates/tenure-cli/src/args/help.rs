@@ -121,7 +121,8 @@ macro_rules! elect_exit_codes {
         "\
 Exit codes of `elect`:
   the command's own, or 128+n if signal n ended it: it ran to its end as leader
-  128+n  signal n came while another led; the command does not run
+  128+n  signal n came while another led: the command does not run; or INT,
+         TERM or QUIT came while it ran, and the lead was lost before its end
   123    --max-hold was reached, the command was stopped
   125    our own failure: usage, store unreachable, wrong kind
   126    the command could not be executed
@@ -138,11 +139,12 @@ pub(super) const ELECT: &str = concat!(
 Of all candidates for NAME one leads and runs its command; the others wait, in
 order where the store has fair locks. When the command ends by itself, elect
 gives up the lead and ends. When the lead is lost, the command is stopped
-(TERM, and KILL a grace later) and elect campaigns again: it starts the
-command again when it leads again. At --max-hold the command is stopped too,
-and elect ends. NAME is a key, held as a mutex: `tenure show NAME` shows the
-leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
-TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
+(TERM, and KILL a grace later). Then elect campaigns again, and starts the
+command again when it leads again; but if INT, TERM or QUIT came before, elect
+ends. At --max-hold the command is stopped too, and elect ends. NAME is a key,
+held as a mutex: `tenure show NAME` shows the leader and the candidates. The
+command sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE; signals
+reach it as under `run`.
 
 ",
     promise!(""),

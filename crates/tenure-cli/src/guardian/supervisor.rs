@@ -257,11 +257,10 @@ impl Supervisor {
                 // The time limit is for a `tenure` whose caller has blocked SIGCHLD, so that none arrives.
                 let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
-            // The stub dies a moment after its guardian, as a child of this process.
-            while has_no_command && let Ok(dead) = wait(WaitOptions::NOHANG) {
-                if dead.is_none() {
-                    let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
-                }
+            // The stub dies a moment after its guardian, as a child of this process. Other children may be older than
+            // this program, and live on.
+            while has_no_command && matches!(wait(WaitOptions::NOHANG), Ok(None)) {
+                let _ = tokio::time::timeout(CHILD_POLL_INTERVAL, self.child_changed.recv()).await;
             }
         };
         let _ = tokio::time::timeout(EXIT_LIMIT, exit).await;

@@ -36,7 +36,6 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
             Some(cap) => election.max_hold(cap),
             None => election,
         },
-        lease,
         elect,
         store: &store,
     };
@@ -50,7 +49,6 @@ struct Candidate<'a> {
     name: &'a LockKey,
     global: &'a Global,
     election: Election,
-    lease: Duration,
     elect: &'a Elect,
     store: &'a ChosenStore,
 }
@@ -109,13 +107,13 @@ impl Candidate<'_> {
                 &error,
             )
         })?;
-        Ok(HeldLock::by(leader, self.lease, began.elapsed()))
+        Ok(HeldLock::by(leader, began.elapsed()))
     }
 
     fn options(&self) -> SupervisionOptions {
         SupervisionOptions {
             on_lost: self.elect.on_lost.into(),
-            grace: grace(self.elect.grace, self.lease),
+            grace: self.elect.grace,
             max_hold: self.elect.max_hold,
             at_least: Duration::ZERO,
             verbose: self.global.verbose,

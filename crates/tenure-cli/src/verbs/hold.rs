@@ -187,7 +187,7 @@ async fn hold_until_end(
 async fn report_renewals(held: &HeldLock) -> Failure {
     // The watchdog renews after a third of the lease. A reader that counts `valid_ms` down has two thirds left then, so
     // the event may be late by this much.
-    let interval = (held.lease / 30).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let interval = (held.lease() / 30).clamp(MIN_INTERVAL, MAX_INTERVAL);
     let mut reported = held.local_deadline();
     loop {
         reached(now() + interval).await;
@@ -213,11 +213,17 @@ fn report_loss(words: &str, lost: &Lost) -> Result<u8, Failure> {
         LostCause::Closed => &LostCause::Missing,
         cause => cause,
     };
-    // Before the warning: a write to stderr waits while its pipe is full.
+    // A write waits while its pipe is full, so what may have to wait comes last.
+    let is_behind = output::reader() == Reader::Behind;
+    if is_behind {
+        warn(words);
+    }
     let printed = print_event(&Event::Lost {
         cause: cause.as_str(),
     });
-    warn(words);
+    if !is_behind {
+        warn(words);
+    }
     printed.map(|()| LOST)
 }
 

@@ -32,8 +32,6 @@ pub(super) struct LockRequest<'a> {
 
 pub(super) struct HeldLock {
     guards: Guards,
-    /// The lease, after it was rounded up to the store's shortest.
-    pub(super) lease: Duration,
     /// Time from the request for the lock to the grant.
     pub(super) waited: Duration,
 }
@@ -137,7 +135,6 @@ impl<'a> LockRequest<'a> {
         match taken {
             Ok(Some(guards)) => Ok(Outcome::Held(HeldLock {
                 guards,
-                lease,
                 waited: began.elapsed(),
             })),
             Ok(None) => Ok(Outcome::Busy),
@@ -158,7 +155,7 @@ fn quoted<'a>(keys: impl Iterator<Item = &'a LockKey>) -> String {
     quoted.join(", ")
 }
 
-/// Rounds a lease up to the store's shortest. The store refuses one above its longest.
+/// Rounds a lease up to the store's shortest. The store refuses one above its longest, and may still give less.
 pub(super) fn rounded_up(lease: Duration, profile: &Profile) -> Duration {
     profile.limits.lease(lease)
 }
@@ -267,10 +264,9 @@ async fn several(
 
 impl HeldLock {
     /// Wraps the lock of an elected leader, which was acquired after `waited`.
-    pub(super) fn by(leader: Leader, lease: Duration, waited: Duration) -> HeldLock {
+    pub(super) fn by(leader: Leader, waited: Duration) -> HeldLock {
         HeldLock {
             guards: Guards::One(leader.into()),
-            lease,
             waited,
         }
     }
@@ -281,6 +277,13 @@ impl HeldLock {
             Guards::One(guard) => std::slice::from_ref(guard),
             Guards::Several(guards) => guards.members(),
         }
+    }
+
+    /// Returns the shortest lease that the store gave a member with its last answer. Some servers give less than was asked
+    /// for.
+    pub(super) fn lease(&self) -> Duration {
+        let all = self.members().iter().map(Guard::lease);
+        all.min().unwrap_or(Duration::ZERO)
     }
 
     /// Returns the earliest local deadline of all members. Once any member is lost, this is the clock's origin.
@@ -347,7 +350,7 @@ impl HeldLock {
         output::Acquired::new(
             self.members().iter().map(member).collect(),
             mode,
-            has_limit.then_some(output::ms(self.lease)),
+            has_limit.then_some(output::ms(self.lease())),
             output::ms(self.local_deadline() - now()),
             output::ms(self.waited),
             profile.store.to_owned(),

@@ -9,7 +9,7 @@ use tenure::{Instant, Lost};
 
 use super::lock::HeldLock;
 use super::signals::{is, requests_termination, termination_signal};
-use crate::args::OnLost;
+use crate::args::{OnLost, grace};
 use crate::guardian::{
     Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, StopReason, Supervisor, now,
     reached,
@@ -22,8 +22,8 @@ const ARM_CHECKS_PER_LEASE: u32 = 20;
 /// Options for stopping the command, and for `--at-least`.
 pub(super) struct SupervisionOptions {
     pub(super) on_lost: OnLost,
-    /// Time between TERM and KILL.
-    pub(super) grace: Duration,
+    /// Time between TERM and KILL, from `--grace`.
+    pub(super) grace: Option<Duration>,
     pub(super) max_hold: Option<Duration>,
     pub(super) at_least: Duration,
     /// Whether notes tell of the grant and the release (`-v`).
@@ -48,6 +48,8 @@ pub(super) struct SupervisedCommand<'a> {
     /// The first INT, TERM, HUP or QUIT that asked `tenure` to end, whatever becomes of the command. HUP does so only
     /// after the warning that the command is being stopped: a command that runs may take it as an order to reload.
     pub(super) ending_signal: Option<i32>,
+    /// True once a signal has ended the time of `--at-least`.
+    at_least_is_over: bool,
 }
 
 impl<'a> SupervisedCommand<'a> {
@@ -68,6 +70,7 @@ impl<'a> SupervisedCommand<'a> {
             lost: false,
             stop_printed: false,
             ending_signal: None,
+            at_least_is_over: false,
         }
     }
 
@@ -102,7 +105,7 @@ impl<'a> SupervisedCommand<'a> {
             }
             let pause = self
                 .enforce_max_hold()
-                .min(self.held.lease / ARM_CHECKS_PER_LEASE);
+                .min(self.held.lease() / ARM_CHECKS_PER_LEASE);
             tokio::select! {
                 // Reports first: what to do about a signal or a loss depends on them.
                 biased;
@@ -126,19 +129,11 @@ impl<'a> SupervisedCommand<'a> {
     /// while the command ran.
     pub(super) async fn wait_at_least(&mut self) {
         let until = self.since + self.options.at_least;
-        let ends = |signal| is(signal, Signal::INT) || is(signal, Signal::TERM);
-        if self.ending_signal.is_some_and(ends) {
-            return;
-        }
-        while !self.lost {
+        while !self.lost && !self.at_least_is_over {
             tokio::select! {
                 biased;
                 () = reached(until) => return,
-                signal = self.inbox.recv() => {
-                    if ends(signal) {
-                        return;
-                    }
-                }
+                signal = self.inbox.recv() => self.at_least_is_over = ends_at_least(signal),
                 lost = self.held.lost() => {
                     self.lost = true;
                     warn(&format!("{lost}, sooner than --at-least says"));
@@ -155,7 +150,7 @@ impl<'a> SupervisedCommand<'a> {
         self.armed_until = until;
         let grace = self.grace_on_loss();
         self.supervisor
-            .arm(Deadline::before(until, self.held.lease, grace));
+            .arm(Deadline::before(until, self.held.lease(), grace));
     }
 
     /// Stops the command at `--max-hold`. Returns how long the caller may sleep before the next check.
@@ -165,7 +160,7 @@ impl<'a> SupervisedCommand<'a> {
         };
         let left = self.since + max_hold - now();
         if left.is_zero() {
-            self.supervisor.stop(StopReason::MaxHold, self.options.grace);
+            self.supervisor.stop(StopReason::MaxHold, self.grace());
             return LONGEST_SLEEP;
         }
         left.min(LONGEST_SLEEP)
@@ -194,8 +189,12 @@ impl<'a> SupervisedCommand<'a> {
     fn grace_on_loss(&self) -> Duration {
         match self.options.on_lost {
             OnLost::Kill => Duration::ZERO,
-            OnLost::Term | OnLost::Ignore => self.options.grace,
+            OnLost::Term | OnLost::Ignore => self.grace(),
         }
+    }
+
+    fn grace(&self) -> Duration {
+        grace(self.options.grace, self.held.lease())
     }
 
     /// Forwards INT, TERM, HUP and QUIT to the command's group, and USR1 and USR2 to the command alone.
@@ -206,6 +205,7 @@ impl<'a> SupervisedCommand<'a> {
         if self.stop_printed || !is(signal, Signal::HUP) {
             self.ending_signal.get_or_insert(signal);
         }
+        self.at_least_is_over |= ends_at_least(signal);
         self.supervisor.signal(signal, Recipient::Group);
     }
 
@@ -269,6 +269,10 @@ impl<'a> SupervisedCommand<'a> {
             StopReason::GuardianDied | StopReason::CallerDied => None,
         }
     }
+}
+
+fn ends_at_least(signal: i32) -> bool {
+    is(signal, Signal::INT) || is(signal, Signal::TERM)
 }
 
 /// Returns the local deadline to send to the guardian, if it differs from the one that the guardian has.

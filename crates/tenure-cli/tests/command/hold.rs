@@ -1,5 +1,6 @@
 //! `tenure hold`: its events, its exit codes, and its end.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
@@ -245,6 +246,30 @@ fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
     let rest = std::io::read_to_string(events).expect("text");
     assert!(rest.trim_end().ends_with(r#"{"event":"released"}"#), "{rest}");
     assert_eq!(hold.finish().code, 0);
+}
+
+#[test]
+fn a_reader_that_is_behind_delays_no_warning_of_a_loss() {
+    let fixture = Fixture::new();
+    let (reader, writer) = small_pipe();
+    let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "3s"]);
+    command.stdout(writer.try_clone().expect("a descriptor"));
+    command.stderr(fs::File::create(fixture.path("warnings")).expect("a file"));
+    let hold = Process::of(command.spawn().expect("it starts"));
+    // It has the writing end too, which would keep the pipe open.
+    drop(command);
+    let mut events = BufReader::new(reader);
+    let mut first = String::new();
+    events.read_line(&mut first).expect("text");
+    assert!(first.contains("acquired"), "{first}");
+    fill(&writer);
+    drop(writer);
+    fixture.evict("k");
+    let warned = &fixture.lines("warnings", 1)[0];
+    assert!(warned.contains("evicted"), "{warned}");
+    let rest = std::io::read_to_string(events).expect("text");
+    assert!(rest.contains(r#"{"event":"lost","cause":"evicted"}"#), "{rest}");
+    assert_eq!(hold.finish().code, 4);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_servers::{Data, Redis, needs};
+use tenure_servers::{Data, Redis, ZooKeeper, needs};
 
 use crate::fixture::{Fixture, Process, alive, assert_dead, fill, small_pipe, wait_for};
 
@@ -104,6 +104,29 @@ fn the_warning_about_a_store_that_died_names_key_store_and_cause() {
         assert!(!printed.contains("try again"), "{printed}");
         redis.restart(Data::Lost).expect("the server starts again");
     }
+}
+
+/// The servers give a third of the lease that is asked for. TERM is due before the local deadline, by a grace that must be
+/// computed from the lease that they give: from the other, it would be due at once.
+#[test]
+fn a_store_that_shortens_leases_does_not_stop_the_command() {
+    if !needs("zookeeper", "zookeeper") {
+        return;
+    }
+    let tick = Duration::from_millis(500);
+    let server = ZooKeeper::start_with(tick, "maxSessionTimeout=6000\n").expect("the server starts");
+    let fixture = Fixture::new();
+    let url = format!("{}?tick_time=500ms", server.url());
+    let store: &[_] = &[("TENURE_URL", &*url)];
+    let run = ["run", "k", "--lease", "18s", "--grace", "6s", "--", "sleep", "8"];
+    let done = fixture.call_at_home(&run, store);
+    assert_eq!(done.code, 0, "{done:?}");
+    let mut hold = fixture.at_home(&["hold", "k", "--json", "--lease", "18s"]);
+    hold.envs(store.iter().copied());
+    let hold = Process::start(hold);
+    let lease = hold.next("acquired")["lease_ms"].as_u64();
+    assert!(lease.is_some_and(|lease| lease <= 6_000), "{lease:?}");
+    hold.release();
 }
 
 /// A renewal would find the eviction only after ten seconds. Redis tells the holder at once.

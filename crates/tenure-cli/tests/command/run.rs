@@ -376,6 +376,19 @@ fn a_signal_that_ends_the_command_ends_the_wait_of_at_least_too() {
 }
 
 #[test]
+fn term_ends_the_wait_of_at_least_after_a_quit_that_the_command_survived() {
+    let fixture = Fixture::new();
+    let script = "trap 'touch quit' QUIT; echo $$ > pid; while :; do sleep 600; done";
+    let run = fixture.shell(&["k", "--at-least", "10m"], script);
+    fixture.pids("pid", 1);
+    run.send(Signal::QUIT);
+    fixture.wait_for_file("quit");
+    run.send(Signal::TERM);
+    assert_eq!(run.finish().code, 143);
+    assert!(!fixture.is_busy("k"));
+}
+
+#[test]
 fn bad_input_exits_125_or_2_with_a_reason() {
     let fixture = Fixture::new();
     let long = "x".repeat(201);

@@ -372,10 +372,15 @@ impl Hold {
         Duration::from_nanos(self.asked_nanos)
     }
 
-    /// The lease in the store's grant, before any renewal.
+    /// The lease in the store's last answer. If that is not shorter than the lease that was asked for, the one in the grant
+    /// tells how much longer the store makes it.
     pub(crate) fn given_lease(&self) -> Duration {
+        let (lease, asked) = (self.lease(), self.asked_lease());
+        if lease < asked {
+            return lease;
+        }
         let given = self.extra.as_ref().and_then(|extra| extra.given);
-        given.unwrap_or_else(|| self.asked_lease())
+        given.map_or(asked, |given| given.max(asked))
     }
 
     pub(crate) fn evidence(&self) -> Option<&Evidence> {

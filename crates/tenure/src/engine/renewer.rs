@@ -26,13 +26,13 @@
 //!    +------------------------> Lost <-------------------+
 //! ```
 //!
-//! The queue of a hold releases a claim whose deadline has passed, and forgets one that the store does not have.
+//! The queue of a hold releases a claim whose deadline has passed, once its `at_least` is over, and forgets one that the
+//! store does not have.
 //!
 //! If the store hints that claims may be gone, the client renews them at once: `invalidations.rs`. For a hold with a fixed
 //! lease, the client sends a request only then, for the early first renewal that some stores want, and until a downgrade
 //! is confirmed. At the hold's local deadline, the task marks the hold as lost.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,8 +183,9 @@ impl Renewer {
     /// Renews a claim until `until`, the end of its minimum hold (`at_least`), although its holder has unlocked it.
     /// `tell` receives `Ok` after the first renewal, or the error that ended the attempts.
     ///
-    /// Returns true at `until`: the claim must be released. Returns false if the claim is lost, cannot be renewed, or
-    /// the client closes after a renewal: then no release is needed, because the lease ends.
+    /// Returns true at `until`, or earlier at the local deadline: the claim must be released at `until`. Returns false if
+    /// the store does not have the claim, it cannot be renewed, or the client closes after a renewal: then no release is
+    /// needed, because the lease ends.
     pub(crate) async fn keep(
         &self,
         hold: &Hold,
@@ -198,6 +199,9 @@ impl Renewer {
         let mut tell = |answer| tell.take().is_some_and(|tell| tell.send(answer).is_ok());
         let mut kept = false;
         let mut failures = 0;
+        // A renewal of the holder that was under way may arrive after the first one of this loop, and shorten the lease.
+        // One is sent after this time, too, and so arrives after both.
+        let late = context.now() + hold.asked_lease() / 3;
         loop {
             // Subscribes before the store is asked, so that an eviction meanwhile is noticed.
             let evicted = hold.loss_notifier().notified();
@@ -208,24 +212,25 @@ impl Renewer {
             if now >= deadline {
                 let lost = hold.check(now).err();
                 tell(lost.map_or(Ok(()), |lost| Err(lost.into())));
-                return false;
+                return true;
             }
             let lease = (until - now).min(most);
             let answer = context.store.renew(smallvec![renewal(hold, lease, false)]).await;
             let missing = || RenewReply::Unknown(no_answer());
             let pause = match answer.into_iter().next().unwrap_or_else(missing) {
                 RenewReply::Alive { held_from, lease } => {
-                    let is_first = !mem::replace(&mut kept, true);
+                    kept = true;
                     failures = 0;
                     deadline = held_from + lease;
                     tell(Ok(()));
-                    let soon = match is_first {
-                        // A renewal of the holder that was under way may arrive after this one, and shorten the lease.
-                        true => hold.asked_lease() / 3,
-                        false if now + lease < until => lease / 3,
-                        false => until - now,
+                    let next = if now < late {
+                        (lease / 3).min(late - now)
+                    } else if now + lease < until {
+                        lease / 3
+                    } else {
+                        until - now
                     };
-                    soon.min(until - now)
+                    next.min(until - now)
                 }
                 RenewReply::Unknown(error) if error.is_transient() => {
                     failures += 1;

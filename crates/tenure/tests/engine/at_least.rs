@@ -218,6 +218,48 @@ async fn the_local_deadline_does_not_end_at_least() {
     }
 }
 
+/// All renewals before the local deadline take effect, but no reply comes. So the store's lease is far longer than the
+/// client knows, and `at_least` is over sooner.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_local_deadline_has_passed_is_released_after_at_least() {
+    for drops in [false, true] {
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        let mutex = client.mutex("k").lease(30 * SECOND).at_least(40 * SECOND);
+        let guard = mutex.lock().await.unwrap();
+        let renewals = backend.control(Verb::Renew);
+        renewals.fail_after(usize::MAX);
+        while guard.is_held() {
+            pass(100 * MS).await;
+        }
+        renewals.fail_after(0);
+        let waiting = spawned(client.mutex("k").lock()).await;
+        let guard = (!drops).then_some(guard);
+        pass(9 * SECOND).await;
+        assert!(!fixture.is_free("k").await, "drops: {drops}");
+        pass(2 * SECOND).await;
+        assert!(waiting.is_finished(), "drops: {drops}");
+        drop((guard, waiting.await));
+        settle().await;
+        assert!(fixture.is_free("k").await, "drops: {drops}");
+    }
+}
+
+/// ZooKeeper's servers limit leases, and a client learns that only from the answers.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_shortens_leases_keeps_the_key_for_at_least() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let mutex = client.mutex("k").lease(90 * SECOND).at_least(300 * SECOND);
+    let guard = mutex.lock().await.unwrap();
+    backend.renew_for(20 * SECOND);
+    guard.unlock().await.unwrap();
+    for _ in 0..29 {
+        pass(10 * SECOND).await;
+        assert!(!fixture.is_free("k").await);
+    }
+    pass(11 * SECOND).await;
+    assert!(fixture.is_free("k").await);
+}
+
 /// A renewal that the holder sent before it unlocked arrives after the one that keeps the key.
 #[tokio::test(start_paused = true)]
 async fn a_late_renewal_does_not_shorten_at_least() {

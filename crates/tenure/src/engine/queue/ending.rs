@@ -11,6 +11,7 @@ use super::shared::SharedQueue;
 use super::state::Close;
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
+use crate::engine::timer::sleep_until;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
@@ -32,9 +33,18 @@ impl SharedQueue {
         let deadline = hold.deadline();
         self.services.tasks.spawn(async move {
             let renewer = &queue.services.renewer;
-            let is_over = renewer.keep(&hold, until, deadline, tell).await;
+            let releases = renewer.keep(&hold, until, deadline, tell).await;
             queue.apply(HoldEnded(&hold));
-            if is_over {
+            let (context, tasks) = (queue.context(), &queue.services.tasks);
+            let is_over = async {
+                tokio::select! {
+                    biased;
+                    () = sleep_until(tasks, &*context.clock, until) => true,
+                    // The store ends the claim with its lease.
+                    () = tasks.closing().cancelled() => false,
+                }
+            };
+            if releases && is_over.await {
                 queue.release_of(&hold, None, token).send_for_good().await;
             }
         });
