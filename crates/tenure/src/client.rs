@@ -144,8 +144,8 @@ impl Client {
     /// Evicts a holder, a waiter, or all holders of a key, also of other clients. Returns those that it evicted.
     ///
     /// A holder of this client detects the eviction at once. A holder of another client does so within milliseconds on
-    /// memory, Redis and a quorum, if it has held a lock for 100 ms; otherwise at its next renewal, within a third of its
-    /// lease. A holder with a [fixed lease](Mutex::fixed_lease) may then detect it only when the lease ends.
+    /// memory, Redis, a quorum, etcd and ZooKeeper, if it has held a lock for 100 ms; otherwise at its next renewal, within
+    /// a third of its lease. A holder with a [fixed lease](Mutex::fixed_lease) may then detect it only when the lease ends.
     /// For 10 ms the store grants the key to no client, so that every local hand-over of an evicted claim is over
     /// before the next grant.
     ///
@@ -199,8 +199,8 @@ impl Client {
     ///
     /// Call it at the end of `main`: if the runtime ends before the watchdog has released dropped guards, their locks
     /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and the locks of live guards
-    /// are lost. A lock with `at_least` stays held in the store until that time has passed; `close` does not wait for
-    /// this.
+    /// are lost. A lock with `at_least` stays held in the store until that time has passed, as far as that option says;
+    /// `close` does not wait for this.
     ///
     /// `close` also ends the locks of tasks that you spawned for work that must not stop half-way, and `while_held` and
     /// `with` then drop this work. So stop serving first, wait for these tasks before `close`, and call it last.

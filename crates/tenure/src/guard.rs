@@ -166,9 +166,9 @@ impl Guard {
         }
     }
 
-    /// The lease that the store gave with its last answer: how long it keeps the lock without a renewal. This is the
-    /// requested lease, but longer where the store's shortest lease is longer, and shorter where servers limit leases, as
-    /// ZooKeeper's do with `maxSessionTimeout`.
+    /// The lease that the store granted: how long it keeps the lock without a renewal. This is the requested lease, but
+    /// longer where the store's shortest lease is longer, and shorter where servers limit leases, as ZooKeeper's do with
+    /// `maxSessionTimeout`.
     pub fn lease(&self) -> Duration {
         self.hold().given_lease()
     }
@@ -259,7 +259,8 @@ impl Guard {
     /// next waiter, or keeps it to [linger](crate::Mutex::linger).
     ///
     /// While the store does not answer, the release is retried for [`unlock_limit`](crate::Settings::unlock_limit). A
-    /// lock with `at_least` stays held in the store until that time has passed, even if this process ends.
+    /// lock with `at_least` stays held in the store until that time has passed, even if this process ends, as far as that
+    /// option says.
     ///
     /// # Cancel safety
     /// If the future is dropped at any point, the watchdog completes the release.

@@ -75,7 +75,7 @@ pub enum Verb {
     Show(Show),
     /// Print each change as a line, until interrupted
     Watch(Watch),
-    /// Free a key by force; its holder learns at its next renewal
+    /// Free a key by force; its holder learns at once or at its next renewal
     Evict(Evict),
     /// Run a command only while this candidate leads an election
     Elect(Elect),

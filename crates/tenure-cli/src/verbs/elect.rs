@@ -65,9 +65,10 @@ impl Candidate<'_> {
                 signal = termination_signal(inbox) => return Ok(ended_by(signal)),
                 elected = self.campaign() => elected,
             };
-            let (options, command) = (self.options(), &self.elect.command);
+            let leader = elected?;
+            let (options, command) = (self.options(leader.lease), &self.elect.command);
             // If the release was not confirmed, `run_under` has printed a warning, and the lead ends with its lease.
-            let (ending, _) = run_under(elected?, supervisor, inbox, options, self.store, command).await;
+            let (ending, _) = run_under(leader, supervisor, inbox, options, self.store, command).await;
             match ending? {
                 Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),
                 Ending::Stopped {
@@ -110,10 +111,10 @@ impl Candidate<'_> {
         Ok(HeldLock::by(leader, began.elapsed()))
     }
 
-    fn options(&self) -> SupervisionOptions {
+    fn options(&self, lease: Duration) -> SupervisionOptions {
         SupervisionOptions {
             on_lost: self.elect.on_lost.into(),
-            grace: self.elect.grace,
+            grace: grace(self.elect.grace, lease),
             max_hold: self.elect.max_hold,
             at_least: Duration::ZERO,
             verbose: self.global.verbose,

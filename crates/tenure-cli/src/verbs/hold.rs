@@ -4,7 +4,7 @@ use std::io::{self, Stdout};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use tenure::{ClaimRef, Client, Lost, LostCause};
+use tenure::{ClaimRef, Client, Instant, Lost, LostCause};
 use tokio::sync::Notify;
 
 use super::holder::{HolderSearch, with_holder};
@@ -187,7 +187,7 @@ async fn hold_until_end(
 async fn report_renewals(held: &HeldLock) -> Failure {
     // The watchdog renews after a third of the lease. A reader that counts `valid_ms` down has two thirds left then, so
     // the event may be late by this much.
-    let interval = (held.lease() / 30).clamp(MIN_INTERVAL, MAX_INTERVAL);
+    let interval = (held.lease / 30).clamp(MIN_INTERVAL, MAX_INTERVAL);
     let mut reported = held.local_deadline();
     loop {
         reached(now() + interval).await;
@@ -195,7 +195,9 @@ async fn report_renewals(held: &HeldLock) -> Failure {
             continue;
         }
         let deadline = held.local_deadline();
-        if deadline > reported
+        // A store that keeps the lock for less time than before moves the deadline back.
+        if deadline != reported
+            && deadline != Instant::ORIGIN
             && let Err(failed) = print_event(&Event::Renewed {
                 valid_ms: output::ms(deadline - now()),
             })

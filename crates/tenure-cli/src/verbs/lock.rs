@@ -32,6 +32,8 @@ pub(super) struct LockRequest<'a> {
 
 pub(super) struct HeldLock {
     guards: Guards,
+    /// The shortest lease that the store granted a member. Some servers grant less than they are asked for.
+    pub(super) lease: Duration,
     /// Time from the request for the lock to the grant.
     pub(super) waited: Duration,
 }
@@ -133,10 +135,7 @@ impl<'a> LockRequest<'a> {
             guards.map(|guards| guards.map(Guards::Several))
         };
         match taken {
-            Ok(Some(guards)) => Ok(Outcome::Held(HeldLock {
-                guards,
-                waited: began.elapsed(),
-            })),
+            Ok(Some(guards)) => Ok(Outcome::Held(HeldLock::of(guards, began.elapsed()))),
             Ok(None) => Ok(Outcome::Busy),
             Err(Error::Timeout) => Ok(Outcome::Timeout),
             Err(error) => {
@@ -262,28 +261,33 @@ async fn several(
     }
 }
 
+impl Guards {
+    fn members(&self) -> &[Guard] {
+        match self {
+            Guards::One(guard) => std::slice::from_ref(guard),
+            Guards::Several(guards) => guards.members(),
+        }
+    }
+}
+
 impl HeldLock {
     /// Wraps the lock of an elected leader, which was acquired after `waited`.
     pub(super) fn by(leader: Leader, waited: Duration) -> HeldLock {
+        HeldLock::of(Guards::One(leader.into()), waited)
+    }
+
+    fn of(guards: Guards, waited: Duration) -> HeldLock {
+        let leases = guards.members().iter().map(Guard::lease);
         HeldLock {
-            guards: Guards::One(leader.into()),
+            lease: leases.min().unwrap_or(Duration::ZERO),
+            guards,
             waited,
         }
     }
 
     /// Returns one guard for each key, in the order of [`LockArgs::keys`].
     pub(super) fn members(&self) -> &[Guard] {
-        match &self.guards {
-            Guards::One(guard) => std::slice::from_ref(guard),
-            Guards::Several(guards) => guards.members(),
-        }
-    }
-
-    /// Returns the shortest lease that the store gave a member with its last answer. Some servers give less than was asked
-    /// for.
-    pub(super) fn lease(&self) -> Duration {
-        let all = self.members().iter().map(Guard::lease);
-        all.min().unwrap_or(Duration::ZERO)
+        self.guards.members()
     }
 
     /// Returns the earliest local deadline of all members. Once any member is lost, this is the clock's origin.
@@ -350,7 +354,7 @@ impl HeldLock {
         output::Acquired::new(
             self.members().iter().map(member).collect(),
             mode,
-            has_limit.then_some(output::ms(self.lease())),
+            has_limit.then_some(output::ms(self.lease)),
             output::ms(self.local_deadline() - now()),
             output::ms(self.waited),
             profile.store.to_owned(),

@@ -40,7 +40,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
             drop(holder);
-            let options = options(global, run);
+            let options = options(global, run, held.lease);
             let (ending, confirmed) =
                 run_under(held, supervisor, &mut inbox, options, &store, &run.command).await;
             let code = ending.map(|ending| match ending {
@@ -66,10 +66,10 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     outcome
 }
 
-fn options(global: &Global, run: &Run) -> SupervisionOptions {
+fn options(global: &Global, run: &Run, lease: Duration) -> SupervisionOptions {
     SupervisionOptions {
         on_lost: run.on_lost,
-        grace: run.grace,
+        grace: grace(run.grace, lease),
         max_hold: run.lock.max_hold,
         at_least: run.lock.at_least,
         verbose: global.verbose,

@@ -9,7 +9,7 @@ use tenure::{Instant, Lost};
 
 use super::lock::HeldLock;
 use super::signals::{is, requests_termination, termination_signal};
-use crate::args::{OnLost, grace};
+use crate::args::OnLost;
 use crate::guardian::{
     Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, StopReason, Supervisor, now,
     reached,
@@ -22,8 +22,8 @@ const ARM_CHECKS_PER_LEASE: u32 = 20;
 /// Options for stopping the command, and for `--at-least`.
 pub(super) struct SupervisionOptions {
     pub(super) on_lost: OnLost,
-    /// Time between TERM and KILL, from `--grace`.
-    pub(super) grace: Option<Duration>,
+    /// Time between TERM and KILL.
+    pub(super) grace: Duration,
     pub(super) max_hold: Option<Duration>,
     pub(super) at_least: Duration,
     /// Whether notes tell of the grant and the release (`-v`).
@@ -105,7 +105,7 @@ impl<'a> SupervisedCommand<'a> {
             }
             let pause = self
                 .enforce_max_hold()
-                .min(self.held.lease() / ARM_CHECKS_PER_LEASE);
+                .min(self.held.lease / ARM_CHECKS_PER_LEASE);
             tokio::select! {
                 // Reports first: what to do about a signal or a loss depends on them.
                 biased;
@@ -148,9 +148,11 @@ impl<'a> SupervisedCommand<'a> {
             return;
         };
         self.armed_until = until;
-        let grace = self.grace_on_loss();
+        // A renewal may prove less than the granted lease, and the next one is due after a third of what it proved. TERM
+        // must not come before that.
+        let grace = self.grace_on_loss().min((until - now()) / 3);
         self.supervisor
-            .arm(Deadline::before(until, self.held.lease(), grace));
+            .arm(Deadline::before(until, self.held.lease, grace));
     }
 
     /// Stops the command at `--max-hold`. Returns how long the caller may sleep before the next check.
@@ -160,7 +162,7 @@ impl<'a> SupervisedCommand<'a> {
         };
         let left = self.since + max_hold - now();
         if left.is_zero() {
-            self.supervisor.stop(StopReason::MaxHold, self.grace());
+            self.supervisor.stop(StopReason::MaxHold, self.options.grace);
             return LONGEST_SLEEP;
         }
         left.min(LONGEST_SLEEP)
@@ -189,12 +191,8 @@ impl<'a> SupervisedCommand<'a> {
     fn grace_on_loss(&self) -> Duration {
         match self.options.on_lost {
             OnLost::Kill => Duration::ZERO,
-            OnLost::Term | OnLost::Ignore => self.grace(),
+            OnLost::Term | OnLost::Ignore => self.options.grace,
         }
-    }
-
-    fn grace(&self) -> Duration {
-        grace(self.options.grace, self.held.lease())
     }
 
     /// Forwards INT, TERM, HUP and QUIT to the command's group, and USR1 and USR2 to the command alone.

@@ -372,15 +372,10 @@ impl Hold {
         Duration::from_nanos(self.asked_nanos)
     }
 
-    /// The lease in the store's last answer. If that is not shorter than the lease that was asked for, the one in the grant
-    /// tells how much longer the store makes it.
+    /// The lease in the store's grant, before any renewal.
     pub(crate) fn given_lease(&self) -> Duration {
-        let (lease, asked) = (self.lease(), self.asked_lease());
-        if lease < asked {
-            return lease;
-        }
         let given = self.extra.as_ref().and_then(|extra| extra.given);
-        given.map_or(asked, |given| given.max(asked))
+        given.unwrap_or_else(|| self.asked_lease())
     }
 
     pub(crate) fn evidence(&self) -> Option<&Evidence> {

@@ -104,7 +104,9 @@ impl Renewer {
             true => Duration::ZERO,
             false => wanted,
         };
-        let renewal = now + renew_after(hold.lease(), self.0.first_dice).min(wanted);
+        // Where leases are shared, a part of this one has passed.
+        let left = hold.lease().min(hold.deadline() - now);
+        let renewal = now + renew_after(left, self.0.first_dice).min(wanted);
         let due = next_look(hold, renewal);
         self.0.schedule.insert(hold.clone(), due);
         self.0.invalidated.claim_held();
@@ -211,8 +213,13 @@ impl Renewer {
             }
             if now >= deadline {
                 let lost = hold.check(now).err();
+                let cause = lost.as_ref().map(|lost| &lost.cause);
+                let in_store = !matches!(
+                    cause,
+                    Some(LostCause::Evicted { .. } | LostCause::Session | LostCause::Missing)
+                );
                 tell(lost.map_or(Ok(()), |lost| Err(lost.into())));
-                return true;
+                return in_store;
             }
             let lease = (until - now).min(most);
             let answer = context.store.renew(smallvec![renewal(hold, lease, false)]).await;

@@ -149,7 +149,8 @@ macro_rules! options {
             ///
             /// When the guard is released or dropped, the client asks the store to keep the lock for the remaining
             /// time, which then passes even if this process ends. Once this client is closed, the store keeps the lock
-            /// for at most the store's longest lease. A `time` longer than `max_hold` or than a fixed lease is
+            /// for at most the store's longest lease. On etcd and ZooKeeper, no renewal makes a lease longer than it was,
+            /// so there it keeps the lock for at most its own lease: give it a `lease` as long. A `time` longer than `max_hold` or than a fixed lease is
             /// [`Invalid`](crate::Error::Invalid).
             pub fn at_least(self, time: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.terms.at_least = Some(time))

@@ -244,6 +244,18 @@ async fn a_claim_whose_local_deadline_has_passed_is_released_after_at_least() {
     }
 }
 
+/// A claim that the store does not have needs no release: nothing of it is left to wait for.
+#[tokio::test(start_paused = true)]
+async fn an_evicted_claim_is_not_released_after_at_least() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let guard = client.mutex("k").at_least(LEAST).lock().await.unwrap();
+    evict(&fixture.client(), "k").await;
+    guard.verify().await.unwrap_err();
+    drop(guard);
+    pass(2 * LEAST).await;
+    assert_eq!(backend.control(Verb::Release).count(), 0);
+}
+
 /// ZooKeeper's servers limit leases, and a client learns that only from the answers.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_shortens_leases_keeps_the_key_for_at_least() {

@@ -180,17 +180,6 @@ async fn a_guard_reports_the_granted_lease() {
     assert!(guard.remaining() > 9 * SECOND);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_guard_reports_the_lease_of_the_last_renewal() {
-    let (_, client, backend) = Fixture::with_faulty_backend();
-    let guard = client.mutex("k").lease(7 * SECOND).lock().await.unwrap();
-    for (given, reported) in [(3 * SECOND, 3 * SECOND), (7 * SECOND, 7 * SECOND)] {
-        backend.renew_for(given);
-        guard.verify().await.unwrap();
-        assert_eq!(guard.lease(), reported);
-    }
-}
-
 /// The time limits of a lock and of a multi-lock count suspended time, although timers do not.
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_counts_suspended_time() {

@@ -51,6 +51,21 @@ async fn a_shorter_renewed_lease_is_renewed_in_time() {
     assert!(guard.is_held());
 }
 
+/// A lease that claims share may be seconds old at the grant. Its first renewal counts from what is left of it.
+#[tokio::test(start_paused = true)]
+async fn a_grant_on_an_old_lease_is_renewed_in_time() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    backend.age_leases(15 * SECOND);
+    pass(16 * SECOND).await;
+    let guard = client.mutex("k").lock().await.unwrap();
+    assert!(guard.remaining() < 15 * SECOND);
+    let renew = backend.control(Verb::Renew);
+    pass(4 * SECOND).await;
+    assert_eq!(renew.count(), 0);
+    pass(SECOND).await;
+    assert_eq!(renew.count(), 1);
+}
+
 /// A store that is slow would become slower if the client sent renewals again that are still in flight. But one that never
 /// answers gets another request while the lease lasts.
 #[tokio::test(start_paused = true)]
