@@ -54,7 +54,8 @@ use crate::{
 ///   that keeps no cooldown has [`max_grants`](crate::Limits::max_grants) 1.
 /// - **B14 A release wakes waiters.** If the store has wake-ups, a release, a withdrawal or an eviction wakes the
 ///   claims that can be granted next. If these never poll, one more waiter can proceed after a [`TURN`](crate::TURN): the
-///   store wakes it together with them, or at the latest when their turn has ended.
+///   store wakes it together with them, or at the latest when their turn has ended. A renewal that shortens a holder's
+///   lease wakes those that would sleep beyond its end.
 /// - **B15 Successors yield.** A release grants its successor only if, as far as the store knows, no claim of another
 ///   client waits. A successor that is refused for this reason alone, or because the key has another kind, is answered
 ///   `Waiting` with a `poll_after` of one `TURN`.

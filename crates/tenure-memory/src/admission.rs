@@ -146,6 +146,12 @@ impl KeyState {
         op.signals.extend(spare.or(last_spare).cloned());
     }
 
+    /// Wakes all watchers: they may sleep until the end of a lease that has become shorter.
+    pub(crate) fn wake_all(&self, op: &mut Operation<'_>) {
+        let watchers = self.waiters.iter().flat_map(|waiters| waiters.watchers.iter());
+        op.signals.extend(watchers.map(|watcher| watcher.signal.clone()));
+    }
+
     /// The watchers of unfair claims that wait. Fair claims wait in the queue.
     fn unfair_watchers(&self) -> impl Iterator<Item = &Watcher> {
         let watchers = self.waiters.iter().flat_map(|waiters| waiters.watchers.iter());

@@ -31,8 +31,12 @@ impl KeyState {
                 op.freed = true;
             }
             ends = request.end(hold.ends, asked);
+            let shortened = ends < hold.ends;
             hold.ends = ends;
             hold.tokens = raise.unwrap_or(hold.tokens);
+            if shortened {
+                self.wake_all(op);
+            }
         } else if let Some(at) = self.position(claim.id) {
             if *only == Phase::Granted {
                 return RenewReply::Gone(Loss::Missing);

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::{Link, all_at};
 use crate::error::invalid;
+use crate::renew::time_limit;
 use crate::topology::Topology;
 use crate::watch::Subscriptions;
 
@@ -152,7 +153,8 @@ impl Backend for RedisStore {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        BatchCall::new(async move { self.renew_all(batch).await })
+        let limit = time_limit(batch.iter());
+        BatchCall::new(async move { self.renew_all(batch, limit).await })
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {

@@ -18,6 +18,7 @@ use std::fmt;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -125,25 +126,26 @@ impl RedisCluster {
             by_slot.entry(slot).or_default().push(at);
         }
         let batch = &batch;
+        let limit = time_limit(batch.iter());
         let calls = by_slot.into_values().map(async |places| {
             let renewals = places.iter().map(|at| batch[*at].clone()).collect();
-            places.into_iter().zip(self.renew_in_slot(&renewals).await)
+            places.into_iter().zip(self.renew_in_slot(&renewals, limit).await)
         });
         let mut renewed: Vec<_> = join_all(calls).await.into_iter().flatten().collect();
         renewed.sort_by_key(|(at, _)| *at);
         renewed.into_iter().map(|(_, reply)| reply).collect()
     }
 
-    /// Renews claims of one slot. If the slot moves meanwhile, retries for a sixth of the shortest lease; later retries
-    /// are the engine's.
-    async fn renew_in_slot(&self, renewals: &Batch<RenewRequest>) -> Batch<RenewReply> {
+    /// Renews claims of one slot. If the slot moves meanwhile, retries for as long as `limit`; later retries are the
+    /// engine's.
+    async fn renew_in_slot(&self, renewals: &Batch<RenewRequest>, limit: Duration) -> Batch<RenewReply> {
         let Some(first) = renewals.first() else {
             return Batch::new();
         };
         let slot = slot(first.claim.key.as_str().as_bytes());
-        let until = self.now() + time_limit(renewals.iter());
+        let until = self.now() + limit;
         let renew = |node: Arc<RedisStore>| async move {
-            let replies = node.renew_all(renewals.iter().cloned().collect()).await;
+            let replies = node.renew_all(renewals.iter().cloned().collect(), limit).await;
             // A node that does not serve the slot refuses the whole call.
             let refused = replies.iter().find_map(|reply| match reply {
                 RenewReply::Unknown(error) if redirect(error, slot).is_some() => Some(error.clone()),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    AcquireReply, BackendError, Batch, Cause, Effect, Fault, HolderId, Kind, ReleaseReply, ReleaseRequest,
-    ReleaseTarget, TURN,
+    AcquireReply, BackendError, Batch, Cause, Effect, Fault, HolderId, Kind, LockKey, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, TURN,
 };
 use tokio::time::sleep;
 
@@ -288,10 +288,7 @@ impl RedisStore {
         let (key, pause) = (request.target.key(), request.cooldown + LIMITS.expiry_slack);
         if let Some(channels) = self.format().channels(key) {
             sleep(pause).await;
-            for channel in channels {
-                wire.publish(&channel, &self.format().key(key.as_str())).await?;
-            }
-            return Ok(());
+            return self.publish_release(wire, key, channels).await;
         }
         let mut head = redis::cmd("LINDEX");
         head.arg(queue(key)).arg(0);
@@ -299,6 +296,28 @@ impl RedisStore {
             return Ok(());
         }
         sleep(pause).await;
+        self.wake_head(wire, key).await
+    }
+
+    /// Wakes all waiters of a lock, so that they learn when its holder's lease ends now. `channel` begins the name of
+    /// the unfair waiters' channel.
+    pub(crate) async fn wake_waiters(
+        &self,
+        wire: &Wire,
+        channel: &str,
+        key: &LockKey,
+    ) -> Result<(), BackendError> {
+        if let Some(channels) = self.format().channels(key) {
+            return self.publish_release(wire, key, channels).await;
+        }
+        wire.publish(&tagged(channel, key), "0").await?;
+        self.wake_head(wire, key).await
+    }
+
+    /// Wakes the first fair waiter, if there is one.
+    async fn wake_head(&self, wire: &Wire, key: &LockKey) -> Result<(), BackendError> {
+        let mut head = redis::cmd("LINDEX");
+        head.arg(queue(key)).arg(0);
         match text(&wire.query(&head).await?) {
             Some(head) => {
                 let channel = tagged(MUTEX_CHANNEL, key);
@@ -306,6 +325,18 @@ impl RedisStore {
             }
             None => Ok(()),
         }
+    }
+
+    async fn publish_release(
+        &self,
+        wire: &Wire,
+        key: &LockKey,
+        channels: Vec<String>,
+    ) -> Result<(), BackendError> {
+        for channel in channels {
+            wire.publish(&channel, &self.format().key(key.as_str())).await?;
+        }
+        Ok(())
     }
 
     fn encode(

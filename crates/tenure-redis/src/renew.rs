@@ -10,6 +10,7 @@ use redis::Value;
 use tenure_backend::{
     BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest, TokenRange,
 };
+use tokio::time::timeout;
 
 use crate::backend::RedisStore;
 use crate::claims::names::{COUNTER, client_key, uuid};
@@ -17,6 +18,7 @@ use crate::claims::refusal::{Refusal, lacks_key_permission};
 use crate::claims::reply::{integer, list, text};
 use crate::claims::script::{Command, ScriptSet};
 use crate::claims::table::Renewable;
+use crate::connection::connect_error;
 use crate::connection::wire::Wire;
 use crate::error::{refused, renewal_timed_out, unexpected_reply};
 use crate::profile::{LIMITS, lease_ms};
@@ -92,7 +94,9 @@ impl Renewal<'_> {
 }
 
 impl RedisStore {
-    pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
+    /// Renews claims. No reply comes later than those for all others, so `limit` is the [`time_limit`] of all claims that
+    /// the caller renews together, here or at other servers.
+    pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>, limit: Duration) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return refused(batch.len(), &error, RenewReply::Unknown);
         }
@@ -114,9 +118,9 @@ impl RedisStore {
         let chunks = valid.chunk_by(travel_together);
         // Nearly always the batch is one call.
         if let Some(all) = chunks.clone().next().filter(|all| all.len() == batch.len()) {
-            return self.renew_chunk(all).await;
+            return self.renew_chunk(all, limit).await;
         }
-        let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk))).await;
+        let renewed = join_all(chunks.map(|chunk| self.renew_chunk(chunk, limit))).await;
         let numbers = valid.iter().map(|renewal| renewal.number);
         replies.extend(numbers.zip(renewed.into_iter().flatten()));
         replies.sort_by_key(|(number, _)| *number);
@@ -137,14 +141,15 @@ impl RedisStore {
         self.claims.begin_renewals(batch, self.now(), renewal)
     }
 
-    /// Renews one chunk. Gives the call up if the server sends nothing for [`time_limit`], not even the reply to another
-    /// call; a server that answers earlier calls is only slow, and another renewal would add to its load. Also gives up
-    /// after twice that limit, a third of the lease, so that another attempt can come before the lease ends.
+    /// Renews one chunk. Gives the call up if there is no connection within `limit`, or if the server then sends nothing
+    /// for as long, not even the reply to another call; a server that answers earlier calls is only slow, and another
+    /// renewal would add to its load. Also gives up after twice that limit, a third of the lease, so that another attempt
+    /// can come before the lease ends.
     ///
     /// A call that was given up may still reach the server. That does no harm: it renews only claims that are alive then.
-    async fn renew_chunk(&self, chunk: &[Renewal<'_>]) -> Batch<RenewReply> {
-        let limit = time_limit(chunk.iter().map(|renewal| renewal.request));
-        match self.link.session().await {
+    async fn renew_chunk(&self, chunk: &[Renewal<'_>], limit: Duration) -> Batch<RenewReply> {
+        let session = timeout(limit, self.link.session()).await;
+        match session.unwrap_or_else(|_| Err(connect_error::too_slow(&self.link.dialer.config, limit))) {
             Ok(session) => self.renew_each(&session.wire, chunk, limit).await,
             Err(error) => refused(chunk.len(), &error, RenewReply::Unknown),
         }
@@ -258,7 +263,10 @@ impl RedisStore {
                 }
                 _ => None,
             });
-        self.claims.mark_renewed(alive);
+        for key in self.claims.mark_renewed(alive) {
+            // They sleep until the end of the longer lease. The renewal stands, whether they hear of it or not.
+            let _ = self.wake_waiters(wire, scripts.channel, key).await;
+        }
         let is_held = |(renewal, reply): (&Renewal<'_>, &RenewReply)| {
             renewal.request.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })
         };

@@ -197,6 +197,7 @@ macro_rules! __cases {
             a_short_renewal_is_rounded_up_and_reported
             a_shorten_only_renewal_never_lengthens
             a_waiter_polls_by_the_end_of_the_holders_lease
+            a_waiter_that_sleeps_learns_of_a_shortened_lease
             the_local_deadline_is_within_the_stores_lease
             an_interrupted_client_never_outlives_its_lease
             a_late_reply_does_not_extend_the_local_deadline

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Grant, Instant, Kind,
-    RenewRequest, ServerClock, TokenRange, Tombstones,
+    LockKey, RenewRequest, ServerClock, TokenRange, Tombstones,
 };
 
 use self::entries::Entries;
@@ -295,17 +295,26 @@ impl ClaimTable {
     }
 
     /// Records renewals: each lease ends no earlier than the given number of microseconds on the server's clock.
-    pub(crate) fn mark_renewed<'a>(&self, renewals: impl Iterator<Item = (&'a RenewRequest, u64)>) {
+    /// Returns the keys of holders whose leases became shorter.
+    pub(crate) fn mark_renewed<'a>(
+        &self,
+        renewals: impl Iterator<Item = (&'a RenewRequest, u64)>,
+    ) -> Vec<&'a LockKey> {
         let mut state = self.state.lock();
+        let mut shortened = Vec::new();
         for (renewal, ends) in renewals {
             let entry = state.entry_mut(renewal.claim.id);
             if let Some(entry) = entry
                 && let Some(run) = entry.granted
             {
+                if ends < entry.ends {
+                    shortened.push(&renewal.claim.key);
+                }
                 entry.ends = ends;
                 entry.granted = Some(renewal.raise.unwrap_or(run));
             }
         }
+        shortened
     }
 
     /// The label to write into the record of a claim's client.

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 use tenure_backend::{BackendError, Effect, Fault};
@@ -117,6 +118,14 @@ pub(crate) fn timed_out(config: &Config) -> BackendError {
 }
 
 /// Error for an attempt that took too long because a sentinel promotes a replica.
+/// Error for a call that could not wait until the connection was opened again.
+pub(crate) fn too_slow(config: &Config, limit: Duration) -> BackendError {
+    let address = config.address();
+    unavailable(format!(
+        "Redis at {address} did not accept a new connection within {limit:?}: the client goes on trying"
+    ))
+}
+
 pub(crate) fn promoting(config: &Config) -> BackendError {
     let (address, limit) = (config.address(), config.connect_timeout);
     unavailable(format!(

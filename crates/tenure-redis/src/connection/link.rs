@@ -195,9 +195,23 @@ async fn reconnect_at_end(ended: impl Future<Output = ()>, dialer: Dialer, state
     ended.await;
     let mut pause = FIRST_PAUSE;
     while let Some(state) = state.upgrade() {
-        dialer.slots_may_have_moved();
-        let dialer = dialer.clone();
-        match (Link { dialer, state }).session().await {
+        let link = Link {
+            dialer: dialer.clone(),
+            state,
+        };
+        // A server that drops packets leaves an attempt without an answer for seconds. Its slots may have moved to a
+        // replica meanwhile.
+        let ask_for_slots = async {
+            loop {
+                dialer.slots_may_have_moved();
+                sleep(LAST_PAUSE).await;
+            }
+        };
+        let opened = tokio::select! {
+            opened = link.session() => opened,
+            never = ask_for_slots => never,
+        };
+        match opened {
             Err(error) if error.is_transient() => {}
             Ok(_) | Err(_) => return,
         }

@@ -1,12 +1,13 @@
 //! Locks in a real cluster while slots move to another node, or are served by none.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fixture::*;
 use futures_util::StreamExt;
 use tenure_backend::{
-    AcquireReply, Effect, Fault, HolderId, Mode, Phase, ReleaseReply, RenewReply, RenewRequest,
+    AcquireReply, Backend, Effect, Fault, HolderId, Mode, Phase, ReleaseReply, RenewReply, RenewRequest,
 };
 use tenure_redis::RedisCluster;
 
@@ -96,6 +97,41 @@ async fn a_slot_that_is_not_served_affects_no_other_renewal() {
         "{replies:?}"
     );
     cluster.servers.lock().node_mut(2).process().resume();
+}
+
+/// The connection to one node has ended, and an attempt to open another lasts for longer than the leases: a machine that
+/// has lost its power answers nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_connection_delays_no_other_renewal() {
+    let cluster = Cluster::start();
+    let options = "&connect_timeout=60s&command_timeout=1s";
+    let store = RedisCluster::connect(cluster.config_of(&cluster.addresses(), options)).await;
+    let store: Arc<dyn Backend> = store.expect("the cluster answers");
+    let lease = Duration::from_secs(3);
+    let mut claims = Vec::new();
+    for node in 0..2 {
+        let claim = numbered_claim(cluster.key_at(node).as_str(), 1, node as u64);
+        assert!(is_granted(&acquire(&store, &claim).await));
+        claims.push(claim);
+    }
+    cluster.servers.lock().node_mut(1).process().pause();
+    let began = std::time::Instant::now();
+    // The first calls find the silent connection and close it.
+    while began.elapsed() < 2 * lease {
+        let renewals = claims.iter().map(|claim| RenewRequest {
+            lease,
+            ..RenewRequest::of(claim)
+        });
+        let asked = std::time::Instant::now();
+        let replies = store.clone().renew(renewals.collect()).await;
+        // A third of the lease, and time for a busy machine.
+        assert!(asked.elapsed() < lease, "{:?}", asked.elapsed());
+        assert!(
+            matches!(&replies[..], [RenewReply::Alive { .. }, RenewReply::Unknown(_)]),
+            "{replies:?}"
+        );
+    }
+    cluster.servers.lock().node_mut(1).process().resume();
 }
 
 /// While a slot moves, its old node refuses a call with several keys of which one is absent. So a release also declares

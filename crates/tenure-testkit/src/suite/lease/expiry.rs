@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, Claim, Guarantee, HolderId, LockKey, Loss, Mode, Phase, Reach, RenewRequest,
+    AcquireReply, Claim, Fairness, Guarantee, HolderId, LockKey, Loss, Mode, Phase, Reach, RenewRequest,
 };
 
 use crate::suite::{Fixture, TestClient, permits};
@@ -260,6 +260,18 @@ pub async fn a_waiter_polls_by_the_end_of_the_holders_lease(fixture: Fixture) {
     let waiter = other.claim(&key, Mode::Exclusive);
     other.polls_within(&waiter, lease + fixture.grace()).await;
     other.granted_within(&waiter, lease + fixture.grace()).await;
+}
+
+/// A waiter may sleep until the end of the lease that it found. A renewal that makes this lease shorter, as for `at_least`
+/// before its process ends, must not leave the waiter asleep.
+pub async fn a_waiter_that_sleeps_learns_of_a_shortened_lease(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Unfair).await || fixture.lives_by_session().await);
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
+    let claim = holder.holds(&key, Mode::Exclusive).await;
+    let sleeper = other.sleeps(&key, Mode::Exclusive).await;
+    let briefly = |renewal: &mut RenewRequest| renewal.lease = fixture.short_lease();
+    let (_, lease) = holder.stays_alive_as(&claim, Phase::Granted, briefly).await;
+    sleeper.granted_within(lease + fixture.grace()).await;
 }
 
 /// Asserts that the key is held now, and becomes free within `time` plus the fixture's grace.
