@@ -19,7 +19,6 @@ use crate::config::Config;
 use crate::connection::dial::Dialer;
 use crate::connection::link::{Link, all_at};
 use crate::error::invalid;
-use crate::renew::time_limit;
 use crate::topology::Topology;
 use crate::watch::Subscriptions;
 
@@ -153,8 +152,7 @@ impl Backend for RedisStore {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let limit = time_limit(batch.iter());
-        BatchCall::new(async move { self.renew_all(batch, limit).await })
+        BatchCall::new(async move { self.renew_all(batch).await })
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {

@@ -145,7 +145,7 @@ impl RedisCluster {
         let slot = slot(first.claim.key.as_str().as_bytes());
         let until = self.now() + limit;
         let renew = |node: Arc<RedisStore>| async move {
-            let replies = node.renew_all(renewals.iter().cloned().collect(), limit).await;
+            let replies = node.renew_within(renewals.iter().cloned().collect(), limit).await;
             // A node that does not serve the slot refuses the whole call.
             let refused = replies.iter().find_map(|reply| match reply {
                 RenewReply::Unknown(error) if redirect(error, slot).is_some() => Some(error.clone()),

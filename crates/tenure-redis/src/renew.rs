@@ -94,9 +94,18 @@ impl Renewal<'_> {
 }
 
 impl RedisStore {
-    /// Renews claims. No reply comes later than those for all others, so `limit` is the [`time_limit`] of all claims that
-    /// the caller renews together, here or at other servers.
-    pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>, limit: Duration) -> Batch<RenewReply> {
+    pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
+        let limit = time_limit(batch.iter());
+        self.renew_within(batch, limit).await
+    }
+
+    /// Renews claims. All replies come together, so `limit` is the [`time_limit`] of all claims that the caller renews
+    /// together, here or at other servers.
+    pub(crate) async fn renew_within(
+        &self,
+        batch: Batch<RenewRequest>,
+        limit: Duration,
+    ) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return refused(batch.len(), &error, RenewReply::Unknown);
         }
