@@ -4,8 +4,8 @@ use std::fmt;
 
 use tenure_backend::{BackendError, Effect, Fault};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
+use crate::connect::first_to_accept;
 use crate::host::Host;
 use crate::lookup::look_up;
 use crate::tls_settings::Tls;
@@ -91,8 +91,7 @@ impl Dialer {
     /// `Unavailable` if the host does not accept the connection, `Store` if its name is unknown or TLS fails: the message names the
     /// host and says what to see to.
     pub async fn dial(&self, host: &Host) -> Result<Box<dyn Stream>, BackendError> {
-        let opened = TcpStream::connect(&*look_up(host).await?).await;
-        let opened = opened.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+        let opened = first_to_accept(&look_up(host).await?).await;
         let stream = opened.map_err(|error| self.unreachable(host, &error))?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
@@ -118,10 +117,11 @@ mod secured {
     use std::time::Duration;
 
     use tokio::io::{AsyncBufReadExt, BufReader};
+    use tokio::net::TcpStream;
     use tokio::time::timeout;
     use tokio_rustls::TlsConnector;
 
-    use super::{BackendError, Effect, Fault, Host, ServerKind, Stream, TcpStream, Tls, fmt};
+    use super::{BackendError, Effect, Fault, Host, ServerKind, Stream, Tls, fmt};
 
     /// Longest wait for the first bytes of a server that greets. A proxy before it may wait for those of the client.
     const GREETING: Duration = Duration::from_millis(200);

@@ -98,7 +98,8 @@ pub enum InvalidUrl {
         /// Position of the host, counted from 1.
         position: usize,
     },
-    /// A host stands in the list twice. In a quorum, one server that counts as two would have two votes.
+    /// A host stands in the list twice, perhaps in upper and lower case, or with and without the default port. In a quorum, one
+    /// server that counts as two would have two votes.
     #[error("host {position} is host {earlier} again: name each server once")]
     SameHost {
         /// Position of the host, counted from 1.

@@ -4,6 +4,8 @@
 //! store knows. [`Dialer`] connects to a host, and [`first_to_serve`] tries several in turn. `Debug`, `Display` and all
 //! errors omit the password; only [`Secret::expose`] returns it.
 
+#[cfg(feature = "lookup")]
+mod connect;
 #[cfg(feature = "dial")]
 mod dial;
 mod duration;
@@ -25,6 +27,8 @@ mod tls_settings;
 mod turns;
 mod url;
 
+#[cfg(feature = "lookup")]
+pub use connect::first_to_accept;
 #[cfg(feature = "dial")]
 pub use dial::{Dialer, ServerKind, Stream};
 pub use duration::{InvalidDuration, parse_duration};

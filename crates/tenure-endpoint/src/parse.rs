@@ -132,17 +132,37 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, InvalidUrl> {
     })
 }
 
+/// The port that the store's own settings give to a host without one, to find a server that a URL names once with its port and
+/// once without. `None` if no store has the scheme.
+fn default_port(scheme: &str) -> Option<u16> {
+    Some(match scheme {
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redlock" | "redlocks" => 6379,
+        "redis+sentinel" | "rediss+sentinel" => 26379,
+        "postgres" | "postgresql" => 5432,
+        "mysql" | "mariadb" => 3306,
+        "etcd" | "etcds" => 2379,
+        "zookeeper" | "zookeepers" => 2181,
+        _ => return None,
+    })
+}
+
+/// Splits the list of hosts. Refuses a list that names a server twice, also if only one of the two names is in upper case, or
+/// has the default port.
 fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, InvalidUrl> {
     if text.is_empty() {
         return Err(InvalidUrl::NoHost {
             scheme: scheme.to_owned(),
         });
     }
+    let port = default_port(scheme);
+    let is_same = |one: &Host, other: &Host| {
+        one.name().eq_ignore_ascii_case(other.name()) && one.port().or(port) == other.port().or(port)
+    };
     let mut hosts: Vec<Host> = Vec::new();
     for (index, text) in text.split(',').enumerate() {
         let position = index + 1;
         let host = Host::parse(text, position)?;
-        if let Some(same) = hosts.iter().position(|earlier| *earlier == host) {
+        if let Some(same) = hosts.iter().position(|earlier| is_same(earlier, &host)) {
             let earlier = same + 1;
             return Err(InvalidUrl::SameHost { position, earlier });
         }

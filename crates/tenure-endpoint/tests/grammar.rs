@@ -187,6 +187,39 @@ fn errors_name_the_wrong_part_and_what_to_write() {
     }
 }
 
+/// In a quorum, a server that is named twice would have two votes.
+#[test]
+fn a_server_is_named_once_however_it_is_written() {
+    for (text, position, earlier) in [
+        ("redlock://a,a:6379,b", 2, 1),
+        ("redlocks://a:6379,b,a", 3, 1),
+        ("redlock://Redis1,redis1,b", 2, 1),
+        ("redlock://b,a,A:6379", 3, 2),
+        ("redlock://[::1],[0:0::1]:6379", 2, 1),
+        ("redis+sentinel://a,a:26379/m", 2, 1),
+        ("rediss+cluster://a,a:6379", 2, 1),
+        ("postgresql://a,a:5432/db", 2, 1),
+        ("mariadb://a,a:3306/db", 2, 1),
+        ("etcds://a,a:2379", 2, 1),
+        ("zookeeper://a,a:2181", 2, 1),
+        // No store has this scheme.
+        ("other://a,A", 2, 1),
+    ] {
+        assert_eq!(
+            refused(text),
+            InvalidUrl::SameHost { position, earlier },
+            "{text}"
+        );
+    }
+    for text in [
+        "redlock://a,a:6380,a:26379",
+        "redis+sentinel://a,a:6379/m",
+        "other://a,a:1",
+    ] {
+        parse(text);
+    }
+}
+
 #[test]
 fn a_port_is_a_number_from_1_to_65535() {
     for port in ["", "0", "65536", "+1", "-1", "1a", " 1", "999999999999999999999"] {

@@ -110,14 +110,16 @@ impl Greeting {
     }
 }
 
-/// The server's uptime in seconds, from its reply to `INFO`.
+/// The server's uptime in seconds, from its reply to `INFO`. The server subtracts two times of its clock, so the difference is
+/// negative after the clock was set back to before the start. It then counts as 0, and the member recovers as after a restart.
 fn uptime(info: Value) -> Result<u64, BackendError> {
     let info = InfoDict::from_redis_value(info).ok();
-    let uptime = info.and_then(|info| info.get("uptime_in_seconds"));
-    uptime.ok_or_else(|| {
+    let uptime: Option<i64> = info.and_then(|info| info.get("uptime_in_seconds"));
+    let uptime = uptime.ok_or_else(|| {
         let message = "the server does not tell its uptime, which a quorum needs of its servers";
         BackendError::new(Fault::Store, Effect::None, message)
-    })
+    })?;
+    Ok(u64::try_from(uptime).unwrap_or(0))
 }
 
 /// Decodes the reply of `TIME` into microseconds. Returns `None` if it is malformed or too large.
@@ -128,4 +130,20 @@ pub(crate) fn time(value: &Value) -> Option<u64> {
     integer(seconds)?
         .checked_mul(1_000_000)?
         .checked_add(integer(micros)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uptime_below_zero_counts_as_zero() {
+        let uptime = |info: &str| uptime(Value::BulkString(info.into())).ok();
+        let server =
+            |seconds: &str| format!("# Server\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:0\r\n");
+        assert_eq!(uptime(&server("61")), Some(61));
+        assert_eq!(uptime(&server("-3600")), Some(0));
+        assert_eq!(uptime(&server("soon")), None);
+        assert_eq!(uptime("# Server\r\n"), None);
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::RedisError;
 use redis::aio::AsyncStream;
 use tenure_backend::BackendError;
-use tenure_endpoint::{Host, addresses, is_unknown_host};
+use tenure_endpoint::{Host, addresses, first_to_accept, is_unknown_host};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
@@ -69,11 +69,9 @@ impl Streams {
 }
 
 async fn connect(server: &Host) -> Result<TcpStream, ConnectError> {
-    let connecting = async { TcpStream::connect(&*addresses(server).await?).await };
-    let stream = connecting.await.map_err(|error| match is_unknown_host(&error) {
+    let connecting = async { first_to_accept(&addresses(server).await?).await };
+    connecting.await.map_err(|error| match is_unknown_host(&error) {
         true => unknown_host(server, &error).into(),
         false => ConnectError::from(RedisError::from(error)),
-    })?;
-    stream.set_nodelay(true).map_err(RedisError::from)?;
-    Ok(stream)
+    })
 }

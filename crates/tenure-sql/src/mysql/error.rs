@@ -68,6 +68,11 @@ pub(super) fn refused_login(error: &Error, address: &Place) -> BackendError {
     }
 }
 
+/// Returns whether an attempt to connect has found no server at the address, or the connection broke.
+pub(super) fn is_unreachable(error: &Error) -> bool {
+    matches!(error, Error::Io(_)) && !is_tls(error)
+}
+
 /// rustls reports its own errors, and those of the certificates, as invalid data.
 fn is_tls(error: &Error) -> bool {
     match error {

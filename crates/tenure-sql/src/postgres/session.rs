@@ -10,6 +10,7 @@ use std::{io, mem};
 
 use futures_util::TryStreamExt;
 use tenure_backend::{BackendError, Clock, ServerClock};
+use tenure_endpoint::first_to_accept;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -279,8 +280,7 @@ fn cell(row: &Row, index: usize) -> Result<Option<String>, tokio_postgres::Error
 
 async fn open(addresses: &[SocketAddr]) -> io::Result<(Stream, End)> {
     let began = Instant::now();
-    let stream = TcpStream::connect(addresses).await?;
-    stream.set_nodelay(true)?;
+    let stream = first_to_accept(addresses).await?;
     let port = stream.local_addr()?.port();
     let end = End {
         port,
