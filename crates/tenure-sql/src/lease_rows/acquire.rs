@@ -15,6 +15,7 @@ use super::rows::{BUSY_PAUSE, LeaseRows, ROW_WAIT, micros, token_run};
 use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::error::Failure;
+use crate::server::pool::Priority;
 
 /// How often a client looks for rows to remove.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -24,6 +25,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         self: Arc<Self>,
         claim: Arc<Claim>,
         not_after: Instant,
+        priority: Priority,
     ) -> Result<AcquireReply, BackendError> {
         self.check(&claim)?;
         let id = claim.at.id;
@@ -32,7 +34,7 @@ impl<S: LeaseSession> LeaseRows<S> {
             Known::Granted(tokens) => return self.poll_granted(&claim, tokens).await,
             Known::Nothing => {}
         }
-        let reply = self.place(&claim, not_after).await;
+        let reply = self.place(&claim, not_after, priority).await;
         match &reply {
             Ok(AcquireReply::Granted(grant)) => {
                 if self.claims.answered(id, Some(grant.tokens)) {
@@ -50,7 +52,12 @@ impl<S: LeaseSession> LeaseRows<S> {
     }
 
     /// Asks for the row of a claim.
-    async fn place(&self, claim: &Claim, not_after: Instant) -> Result<AcquireReply, BackendError> {
+    async fn place(
+        &self,
+        claim: &Claim,
+        not_after: Instant,
+        priority: Priority,
+    ) -> Result<AcquireReply, BackendError> {
         let has_tokens = self.pool.config.layout.has_tokens();
         let tokens = has_tokens.then(|| self.profile.limits.grants(claim.grants).get());
         let text = holder::write(claim, tokens, self.widths.holder);
@@ -66,7 +73,13 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         let mut first = true;
         let (taken, sent) = loop {
-            let asked = self.pool.with(async |session| {
+            let permit = self.pool.permit(priority).await?;
+            // A claim that holds its row may be polled after `not_after`, too.
+            if not_after <= self.now() && !self.claims.may_hold(claim.at.id) {
+                self.pool.check_dials(&permit)?;
+                break (Taken::Late, not_after);
+            }
+            let asked = self.pool.with_permit(permit, async |session| {
                 let until = i64::try_from(session.clock().at(not_after)).unwrap_or(i64::MAX);
                 let sent = self.now();
                 let taken = session
@@ -129,7 +142,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         let rows = self.clone();
         tokio::spawn(async move {
             if let Some(sweep) = &rows.statements.sweep
-                && let Err(error) = rows.run(sweep, &Values::default()).await
+                && let Err(error) = rows.run_with(Priority::Low, sweep, &Values::default()).await
             {
                 tracing::debug!(%error, "expired rows are not removed: the next sweep tries again");
             }

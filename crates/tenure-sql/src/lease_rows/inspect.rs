@@ -12,6 +12,7 @@ use super::session::LeaseSession;
 use super::statement::Values;
 use crate::server::error::Failure;
 use crate::server::findings::{find, time_here};
+use crate::server::pool::Priority;
 
 impl<S: LeaseSession> LeaseRows<S> {
     pub(super) async fn list(self: Arc<Self>, query: Query) -> Result<Page<LockStatus>, BackendError> {
@@ -28,7 +29,7 @@ impl<S: LeaseSession> LeaseRows<S> {
                 (&self.statements.list, limit.get() as usize)
             }
         };
-        let found = self.run(statement, &values).await?;
+        let found = self.run_with(Priority::Low, statement, &values).await?;
         let is_full = found.rows.len() > limit;
         let rows: Vec<Row> = found.rows().take(limit).collect();
         let next = rows
@@ -50,8 +51,9 @@ impl<S: LeaseSession> LeaseRows<S> {
 
     pub(super) async fn find_weaknesses(self: Arc<Self>) -> Result<Vec<Finding>, BackendError> {
         let (config, begun) = (&self.pool.config, time_here());
-        let facts = self.pool.with(async |session| session.facts(config).await);
-        let facts = facts.await.map_err(Failure::into_error)?;
+        let facts = async |session: &mut S| session.facts(config).await;
+        let facts = self.pool.with(Priority::Low, facts).await;
+        let facts = facts.map_err(Failure::into_error)?;
         Ok(find(facts, S::CHECKS, config, begun))
     }
 }

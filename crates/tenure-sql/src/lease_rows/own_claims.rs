@@ -101,6 +101,15 @@ impl OwnClaims {
         }
     }
 
+    /// Returns whether the claim may hold its row: another request of it was granted, or has no answer yet.
+    pub(super) fn may_hold(&self, id: ClaimId) -> bool {
+        let state = self.0.lock();
+        let entry = state.claims.get(&id);
+        entry.is_some_and(|entry| {
+            entry.granted.is_some() || entry.in_flight > 1 || entry.may_arrive_until > Instant::ORIGIN
+        })
+    }
+
     /// The pause before the claim's next poll: a tenth of the time that it has waited.
     pub(super) fn poll_after(&self, id: ClaimId, now: Instant) -> Duration {
         let state = self.0.lock();

@@ -13,6 +13,7 @@ use super::holder;
 use super::rows::{LeaseRows, micros};
 use super::session::LeaseSession;
 use super::statement::Values;
+use crate::server::pool::Priority;
 
 /// The shortest time for which an eviction keeps a row: with none, the row would never be free again.
 const MIN_COOLDOWN: Duration = Duration::from_millis(1);
@@ -35,7 +36,10 @@ impl<S: LeaseSession> LeaseRows<S> {
         };
         let successor = match request.successor {
             None => None,
-            Some(successor) => match self.acquire_row(successor.claim, successor.not_after).await {
+            Some(successor) => match self
+                .acquire_row(successor.claim, successor.not_after, Priority::High)
+                .await
+            {
                 Ok(reply) => Some(reply),
                 // It may have taken the row: without a reply, the engine withdraws it.
                 Err(error) if error.effect() == Effect::Unknown => None,

@@ -14,7 +14,7 @@ use super::session::LeaseSession;
 use super::statement::{Statement, Statements, Values};
 use super::table::Widths;
 use crate::server::error::{Failure, invalid, unexpected_reply};
-use crate::server::pool::Pool;
+use crate::server::pool::{Pool, Priority};
 
 /// How often a statement is repeated whose row another session has locked.
 pub(super) const TRIES: u32 = 4;
@@ -65,9 +65,19 @@ impl<S: LeaseSession> LeaseRows<S> {
         self.pool.keep_one(self.claims.end(claim.id, self.now()));
     }
 
-    /// Runs one statement, again if another session is in its way.
+    /// Runs one statement of a renewal or a release, again if another session is in its way.
     pub(super) async fn run(
         &self,
+        statement: &Statement,
+        values: &Values<'_>,
+    ) -> Result<Outcome, BackendError> {
+        self.run_with(Priority::High, statement, values).await
+    }
+
+    /// Runs one statement, again if another session is in its way.
+    pub(super) async fn run_with(
+        &self,
+        priority: Priority,
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Outcome, BackendError> {
@@ -75,7 +85,7 @@ impl<S: LeaseSession> LeaseRows<S> {
         loop {
             tries += 1;
             let run = async |session: &mut S| statement.run(session, values).await;
-            match self.pool.with(run).await {
+            match self.pool.with(priority, run).await {
                 Err(Failure::Busy | Failure::Repeat) if tries < TRIES => sleep(BUSY_PAUSE * tries).await,
                 outcome => return outcome.map_err(Failure::into_error),
             }

@@ -20,13 +20,14 @@ use super::statement::Statements;
 use super::table::schema;
 use crate::server::Config;
 use crate::server::error::Failure;
-use crate::server::pool::Pool;
+use crate::server::pool::{Pool, Priority};
 
 /// Connects once, to check the server and the table, and returns the store. It runs on the runtime of the caller.
 pub(crate) async fn open<S: LeaseSession>(config: Config) -> Result<Arc<dyn Backend>, BackendError> {
     let pool = Pool::<S>::new(config)?;
     let config = &pool.config;
-    let checked = pool.with(async |session| session.check(config).await).await;
+    let check = async |session: &mut S| session.check(config).await;
+    let checked = pool.with(Priority::Low, check).await;
     Ok(Arc::new(LeaseRows {
         widths: checked.map_err(Failure::into_error)?,
         statements: Statements::new(&S::dialect(config)),
@@ -43,7 +44,8 @@ pub(crate) async fn create<S: LeaseSession>(config: Config) -> Result<(), Backen
     let dialect = S::dialect(&config);
     let script = dialect.expand("{one_at_a_time}") + &schema(config.layout, &dialect);
     let pool = Pool::<S>::new(config)?;
-    let created = pool.with(async |session| session.script(&script).await).await;
+    let create = async |session: &mut S| session.script(&script).await;
+    let created = pool.with(Priority::Low, create).await;
     pool.close();
     created.map_err(Failure::into_error)
 }
@@ -58,7 +60,7 @@ impl<S: LeaseSession> Backend for LeaseRows<S> {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        let acquired = self.clone().acquire_row(claim, not_after);
+        let acquired = self.clone().acquire_row(claim, not_after, Priority::Low);
         self.tasks.call(self.clone(), acquired)
     }
 

@@ -1,6 +1,7 @@
 //! Tests on PostgreSQL servers, which cases share unless they restart them.
 #![cfg(feature = "postgres")]
 
+mod connections;
 mod cost;
 mod doctor;
 mod faults;
