@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    BackendError, ClaimId, ClaimRef, Effect, Fault, Instant, LockKey, Loss, RenewReply, TokenRange,
-    Tombstones,
+    BackendError, ClaimId, ClaimRef, Effect, Fault, Instant, LockKey, Loss, RenewReply, RenewRequest,
+    TokenRange, Tombstones,
 };
 use tokio::sync::{Notify, OwnedMutexGuard};
 
+use crate::claim_lease::ClaimLease;
 use crate::value::Value;
 
 /// With fewer losses than this, the table forgets none.
@@ -40,8 +41,15 @@ pub trait Placed: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn created(&self) -> i64;
     /// The tokens, once the claim holds its lock.
     fn granted(&self) -> Option<TokenRange>;
-    /// End of the claim's own lease. What keeps the record on the server lasts longer, with other claims.
-    fn ends(&self) -> Instant;
+    /// The claim's own lease.
+    fn own_lease(&self) -> &ClaimLease;
+    /// The claim's own lease, to change it.
+    fn own_lease_mut(&mut self) -> &mut ClaimLease;
+
+    /// End of the claim's own lease.
+    fn ends(&self) -> Instant {
+        self.own_lease().ends
+    }
 }
 
 #[derive(Debug)]
@@ -257,6 +265,35 @@ impl<P: Placed> Table<P> {
         let placed = entry.and_then(|entry| entry.placed.as_mut());
         let placed = placed.filter(|placed| placed.created() == created);
         placed.map(change).is_some()
+    }
+
+    /// Records a renewal that a request has confirmed, and returns the reply to it. `sent` is when the request was sent. `asked`
+    /// returns the end that the renewal asks for.
+    ///
+    /// If a request that was sent later has restarted the lease, this renewal changes nothing, and the reply has the later lease.
+    pub fn renewed(
+        &self,
+        request: &RenewRequest,
+        created: i64,
+        sent: Instant,
+        asked: impl FnOnce(&P) -> Instant,
+    ) -> RenewReply {
+        let (id, mut renewed) = (request.claim.id, None);
+        self.update(id, created, |placed| {
+            let asked = asked(placed);
+            let lease = placed.own_lease_mut();
+            renewed = Some(lease.restart(ClaimLease {
+                held_from: sent,
+                ends: request.end(lease.ends, asked),
+            }));
+        });
+        match renewed {
+            Some(lease) => RenewReply::Alive {
+                held_from: lease.held_from,
+                lease: lease.length(),
+            },
+            None => self.gone(id),
+        }
     }
 
     /// Marks the claim as being released. Returns where it is placed, and the spot of a request that was not answered.

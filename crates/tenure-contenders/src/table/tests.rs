@@ -30,7 +30,7 @@ impl Spot for Place {
 }
 
 #[derive(Clone, Debug)]
-struct Record(Place, Value, Instant);
+struct Record(Place, Value, ClaimLease);
 
 impl Placed for Record {
     type Spot = Place;
@@ -51,8 +51,12 @@ impl Placed for Record {
         None
     }
 
-    fn ends(&self) -> Instant {
-        self.2
+    fn own_lease(&self) -> &ClaimLease {
+        &self.2
+    }
+
+    fn own_lease_mut(&mut self) -> &mut ClaimLease {
+        &mut self.2
     }
 }
 
@@ -69,7 +73,8 @@ fn claim() -> ClaimRef {
 
 fn record(place: &Place, ends: Instant) -> Record {
     let value = Value::of(&Claim::of(claim(), SECOND), NonZeroU32::MIN);
-    Record(place.clone(), value, ends)
+    let held_from = Instant::ORIGIN;
+    Record(place.clone(), value, ClaimLease { held_from, ends })
 }
 
 /// A table with a claim whose spot is reserved.
@@ -158,6 +163,33 @@ async fn a_lost_claim_with_an_unanswered_request_is_withdrawn_later() {
     let expired = table.expire(at(5), SECOND);
     assert!(matches!(&*expired, [one] if one.placed.is_none()), "{expired:?}");
     assert_eq!(table.loss(id), Loss::Missing, "the first loss counts");
+}
+
+#[tokio::test]
+async fn a_late_reply_to_an_older_renewal_moves_no_end() {
+    let (table, id, place) = reserved().await;
+    table.place(id, record(&place, at(10)));
+    let renewed = |sent: u32, seconds: u32, shorten_only: bool| {
+        let request = RenewRequest {
+            shorten_only,
+            ..RenewRequest::of(&Claim::of(claim(), seconds * SECOND))
+        };
+        match table.renewed(&request, 7, at(sent), |_| at(sent + seconds)) {
+            RenewReply::Alive { held_from, lease } => (held_from, held_from + lease),
+            gone => panic!("the claim is alive: {gone:?}"),
+        }
+    };
+    assert_eq!(renewed(4, 10, false), (at(4), at(14)));
+    for shorten_only in [false, true] {
+        assert_eq!(renewed(3, 2, shorten_only), (at(4), at(14)));
+    }
+    assert!(table.expire(at(5), SECOND).is_empty(), "a later renewal counts");
+    // Two renewals may share a keep-alive. A later one may ask for less.
+    assert_eq!(renewed(4, 9, false), (at(4), at(13)));
+    assert_eq!(renewed(5, 20, true), (at(5), at(13)));
+    assert_eq!(renewed(6, 2, false), (at(6), at(8)));
+    assert_eq!(renewed(5, 10, false), (at(6), at(8)));
+    assert_eq!(table.expire(at(8), SECOND).len(), 1);
 }
 
 #[tokio::test]

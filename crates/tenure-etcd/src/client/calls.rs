@@ -4,9 +4,10 @@
 //! Dropping the future of a call cancels the request. The member may have carried it out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use tenure_backend::{BackendError, Effect};
+use tenure_contenders::SharedAttempts;
 use tenure_endpoint::{Dialer, ServerKind};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
@@ -41,11 +42,10 @@ pub struct Client {
     pub(super) dialer: Dialer,
     /// Number of hosts that were tried. The next one is at this index of the list, counted round.
     pub(super) tried: AtomicUsize,
-    /// Number of attempts to connect that have ended.
-    pub(super) attempts: AtomicU64,
+    pub(super) attempts: SharedAttempts,
     pub(super) closed: AtomicBool,
-    /// The member that requests go to, or why the last attempt found none. Locked during an attempt.
-    pub(super) current: Mutex<Option<Result<Arc<Member>, BackendError>>>,
+    /// The member that requests go to. Locked during an attempt to connect.
+    pub(super) current: Mutex<Option<Arc<Member>>>,
     pub(super) last_watch: AtomicI64,
     /// Orders for the task that serves the watches. Each watch sends two at most.
     pub(super) orders: parking_lot::Mutex<Option<mpsc::UnboundedSender<Order>>>,
@@ -70,7 +70,7 @@ impl Client {
             dialer: Dialer::new(&ETCD, config.tls.as_ref())?,
             config,
             tried: AtomicUsize::new(0),
-            attempts: AtomicU64::new(0),
+            attempts: SharedAttempts::default(),
             closed: AtomicBool::new(false),
             current: Mutex::default(),
             last_watch: AtomicI64::new(0),

@@ -14,20 +14,17 @@ impl Client {
     /// Returns the member that requests go to. Connects if there is none; callers that wait meanwhile share the outcome.
     /// If the caller that connects is dropped, the next one goes on with the next host.
     pub(super) async fn current(&self) -> Result<Arc<Member>, BackendError> {
-        let began = self.attempts.load(Ordering::Relaxed);
+        let attempt = self.attempts.begin();
         let mut current = self.current.lock().await;
         if self.closed.load(Ordering::Relaxed) {
             return Err(BackendError::closed());
         }
-        match &*current {
-            Some(Ok(member)) if !member.is_left() => return Ok(member.clone()),
-            Some(Err(error)) if self.attempts.load(Ordering::Relaxed) > began => return Err(error.clone()),
-            _ => {}
+        if let Some(member) = current.as_ref().filter(|member| !member.is_left()) {
+            return Ok(member.clone());
         }
-        let connected = self.connect().await.map(Arc::new);
-        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let connected = attempt.make(self.connect()).await.map(Arc::new)?;
         *current = Some(connected.clone());
-        connected
+        Ok(connected)
     }
 
     /// Tries each host in turn until one answers.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, Effect, Evidence, Fairness, Grant, Instant, Loss, Mode, TokenRange,
 };
-use tenure_contenders::{Acquire, Contenders as _, Known, placed_but, tokens};
+use tenure_contenders::{Acquire, ClaimLease, Contenders as _, Known, placed_but, tokens};
 
 use super::confirm::{Confirmed, MAX_REPEATS, in_use, unsettled};
 use super::contenders::{Standing, contenders, standing, value_of};
@@ -35,6 +35,11 @@ impl Acquire for Locks {
         let mut tries = claim.fairness == Fairness::Unfair;
         for _ in 0..MAX_REPEATS {
             let spot = self.spot(claim).await?;
+            // The lease may have been created slowly.
+            if self.now() > not_after {
+                self.table.unplace(claim.at.id);
+                return Ok(AcquireReply::TooLate);
+            }
             match self.write(claim, spot, tries, None).await? {
                 Attempt::Placed(placed, confirmed) => {
                     return self.settle(claim, *placed, confirmed, not_after).await;
@@ -108,7 +113,7 @@ impl Locks {
             granted: None,
             target: None,
             found_at: 0,
-            ends: kept.at + spot.lease.ttl,
+            own_lease: ClaimLease::new(kept.at, spot.lease.ttl),
             spot,
         };
         if reply.succeeded {
@@ -246,7 +251,8 @@ impl Locks {
         self.watched.set(id, target.clone());
         self.table.update(id, placed.created, |placed| {
             (placed.target, placed.found_at) = (target, revision);
-            placed.ends = confirmed.kept.at + placed.spot.lease.ttl;
+            let restarted = ClaimLease::new(confirmed.kept.at, placed.spot.lease.ttl);
+            placed.own_lease.restart(restarted);
         });
         Ok(self.waiting(claim))
     }
@@ -267,19 +273,20 @@ impl Locks {
 
     /// Answers a claim that holds its lock at this revision.
     fn grant(&self, claim: &Claim, placed: &Placed, confirmed: &Confirmed, revision: i64) -> AcquireReply {
-        let (from, lease) = (confirmed.kept.at, placed.spot.lease.ttl);
+        let mut lease = ClaimLease::new(confirmed.kept.at, placed.spot.lease.ttl);
         let tokens = placed.granted.or_else(|| match self.config.etcdctl_fencing {
             true => TokenRange::new(u64::try_from(revision).ok()?.try_into().ok()?, NonZeroU32::MIN),
             false => tokens(placed.created, placed.value.grants),
         });
         let is_there = self.table.update(claim.at.id, placed.created, |placed| {
-            (placed.granted, placed.ends) = (tokens, from + lease);
+            placed.granted = tokens;
+            lease = placed.own_lease.restart(lease);
         });
         // The claim may have ended meanwhile.
         if !is_there {
             return AcquireReply::Ended;
         }
-        let mut grant = Grant::new(tokens, from, lease);
+        let mut grant = Grant::new(tokens, lease.held_from, lease.length());
         grant.confirmed_from = confirmed.sent;
         grant.evidence = Some(Evidence::new(LockEvidence {
             key: placed.spot.key.clone(),

@@ -103,7 +103,7 @@ impl Locks {
         let noted = || Value::read(&found.first(1)?.value).filter(|mark| mark.id == id && mark.is_evicted);
         let loss = match value.or_else(noted) {
             Some(mark) => Loss::Evicted { by: mark.evictor() },
-            None if placed.ends <= self.now() => Loss::Expired,
+            None if placed.own_lease.ends <= self.now() => Loss::Expired,
             None => Loss::Missing,
         };
         self.lose(id, placed, loss);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, ClientId, Clock, Instant, LockKey};
+use tenure_contenders::SharedAttempts;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -136,7 +137,10 @@ pub(super) struct Leases {
     clock: Arc<dyn Clock>,
     /// Locked while a lease is created, so that claims that come meanwhile share it.
     pool: tokio::sync::Mutex<Vec<Arc<Lease>>>,
+    creating: SharedAttempts,
+    /// Locked during a round of keep-alives.
     stream: tokio::sync::Mutex<Option<KeepAlives>>,
+    opening: SharedAttempts,
 }
 
 impl Leases {
@@ -145,7 +149,9 @@ impl Leases {
             client,
             clock,
             pool: tokio::sync::Mutex::default(),
+            creating: SharedAttempts::default(),
             stream: tokio::sync::Mutex::default(),
+            opening: SharedAttempts::default(),
         }
     }
 
@@ -157,6 +163,7 @@ impl Leases {
         key: &LockKey,
     ) -> Result<Arc<Lease>, BackendError> {
         loop {
+            let attempt = self.creating.begin();
             let mut pool = self.pool.lock().await;
             let now = self.clock.now();
             pool.retain(|lease| {
@@ -167,7 +174,7 @@ impl Leases {
             let lease = match pool.iter().find(|lease| lease.reserve(client, ttl, key)) {
                 Some(lease) => lease.clone(),
                 None => {
-                    let lease = self.create(client, ttl).await?;
+                    let lease = attempt.make(self.create(client, ttl)).await?;
                     lease.reserve(client, ttl, key);
                     pool.push(lease.clone());
                     lease
@@ -223,6 +230,7 @@ impl Leases {
     /// new requests prolong the leases, too.
     pub(super) async fn keep(&self, leases: &[Arc<Lease>]) -> Result<(), BackendError> {
         let asked = self.clock.now();
+        let attempt = self.opening.begin();
         let mut stream = self.stream.lock().await;
         // Another call may have prolonged them meanwhile.
         let is_due = |lease: &&Arc<Lease>| lease.is_alive() && lease.kept().at < asked;
@@ -231,7 +239,7 @@ impl Leases {
         while !waiting.is_empty() {
             let open = match stream.take() {
                 Some(open) => open,
-                None => self.client.stream(KEEP_ALIVE).await?,
+                None => attempt.make(self.client.stream(KEEP_ALIVE)).await?,
             };
             tried += 1;
             match self.keep_on(open, &mut waiting).await {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{Instant, LockKey, TokenRange};
-use tenure_contenders::Value;
+use tenure_backend::{LockKey, TokenRange};
+use tenure_contenders::{ClaimLease, Value};
 
 use super::leases::Lease;
 use super::requests::{created, modified};
@@ -36,8 +36,8 @@ pub(super) struct Placed {
     pub(super) target: Target,
     /// Revision at which that poll has found the target; 0 before the first.
     pub(super) found_at: i64,
-    /// End of the claim's own lease. The lease in etcd lasts longer while other claims on it are renewed.
-    pub(super) ends: Instant,
+    /// The claim's own lease. The lease in etcd lasts longer while other claims on it are renewed.
+    pub(super) own_lease: ClaimLease,
 }
 
 impl Placed {
@@ -77,7 +77,11 @@ impl tenure_contenders::Placed for Placed {
         self.granted
     }
 
-    fn ends(&self) -> Instant {
-        self.ends
+    fn own_lease(&self) -> &ClaimLease {
+        &self.own_lease
+    }
+
+    fn own_lease_mut(&mut self) -> &mut ClaimLease {
+        &mut self.own_lease
     }
 }

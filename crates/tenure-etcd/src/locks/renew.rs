@@ -94,21 +94,13 @@ impl Locks {
     ) -> Result<RenewReply, BackendError> {
         let Renewal { request, placed, .. } = renewal;
         let id = request.claim.id;
+        if !self.is_own(id, placed, own).await? {
+            return Ok(self.table.gone(id));
+        }
         // The lease in etcd cannot be made longer.
-        let asked = kept.at + self.ttl(request.lease).min(placed.spot.lease.ttl);
-        let mut ends = asked;
-        let is_alive = self.is_own(id, placed, own).await?
-            && self.table.update(id, placed.created, |placed| {
-                ends = request.end(placed.ends, asked);
-                placed.ends = ends;
-            });
-        Ok(match is_alive {
-            true => RenewReply::Alive {
-                held_from: kept.at,
-                lease: ends - kept.at,
-            },
-            false => self.table.gone(id),
-        })
+        let length = self.ttl(request.lease).min(placed.spot.lease.ttl);
+        let asked = |_: &Placed| kept.at + length;
+        Ok(self.table.renewed(request, placed.created, kept.at, asked))
     }
 }
 

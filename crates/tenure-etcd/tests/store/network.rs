@@ -1,9 +1,10 @@
 //! Requests and replies that arrive late or never, and changes of the lock meanwhile.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::case::{Case, alone, shared};
+use futures_util::future::join_all;
 use tenure_backend::{
     AcquireReply, Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, HolderId,
     LockKey, Mode, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor,
@@ -35,11 +36,20 @@ struct Remote {
     store: Arc<dyn Backend>,
 }
 
+/// A proxy to the server of a case.
+async fn proxy(case: &Case) -> Proxy {
+    let address = case.server.lock().address();
+    Proxy::start(address).await.expect("a port is free")
+}
+
 impl Remote {
     async fn open(case: &Case, options: &str) -> Remote {
-        let address = case.server.lock().address();
-        let proxy = Proxy::start(address).await.expect("a port is free");
-        let url = format!("etcd://{}/{}{options}", proxy.address(), case.prefix);
+        Remote::with_hosts(case, "", proxy(case).await, options).await
+    }
+
+    /// A store that connects to the hosts in `first`, each followed by a comma, and then to the proxy.
+    async fn with_hosts(case: &Case, first: &str, proxy: Proxy, options: &str) -> Remote {
+        let url = format!("etcd://{first}{}/{}{options}", proxy.address(), case.prefix);
         let config = Config::from_url(&StoreUrl::parse(&url).expect("a URL")).expect("settings");
         let store = EtcdStore::open(config).await.expect("it connects");
         Remote { proxy, store }
@@ -65,9 +75,19 @@ impl Remote {
         self.store.clone().renew(renewal).await.pop().expect("a reply")
     }
 
+    async fn renews(&self, claim: &Claim) {
+        let reply = self.renew(claim).await;
+        assert!(matches!(reply, RenewReply::Alive { .. }), "{reply:?}");
+    }
+
+    /// Sends a request that changes nothing.
+    async fn asks(&self) -> Result<(), BackendError> {
+        self.store.clone().inspect(Query::Key(key("x"))).await.map(drop)
+    }
+
     /// Opens another connection, after the old one broke.
     async fn reconnect(&self) {
-        while self.store.clone().inspect(Query::Key(key("x"))).await.is_err() {
+        while self.asks().await.is_err() {
             tokio::task::yield_now().await;
         }
     }
@@ -284,6 +304,104 @@ async fn no_claim_is_placed_on_a_lease_that_was_given_up() {
     proxy.heal();
     remote.reconnect().await;
     remote.holds(&unanswered).await;
-    let renewed = remote.renew(&unanswered).await;
-    assert!(matches!(renewed, RenewReply::Alive { .. }), "{renewed:?}");
+    remote.renews(&unanswered).await;
+}
+
+/// The client would delete the key of a claim that its holder has renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_reply_to_an_older_renewal_ends_no_claim() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let case = shared().await;
+    let (first, second) = (proxy(&case).await, proxy(&case).await);
+    let hosts = format!("{},", first.address());
+    let remote = Remote::with_hosts(&case, &hosts, second, "?command_timeout=2s").await;
+    let remote = Arc::new(remote);
+    let held = claim("k", 1, LIMIT * 3);
+    remote.holds(&held).await;
+    // The stream of keep-alives stays with the first proxy. Other requests leave it for the second one.
+    remote.renews(&held).await;
+    first.hold(Way::ToClient);
+    remote.asks().await.expect_err("no reply comes");
+    first.heal();
+    remote.renews(&held).await;
+    remote.proxy.hold(Way::ToClient);
+    // The first request that fails makes later ones leave the second proxy, while the older renewal still waits there.
+    let failing = tokio::spawn({
+        let remote = remote.clone();
+        async move { remote.asks().await }
+    });
+    // sleep: the older renewal must not fail before the request does, nor before its reply arrives.
+    tokio::time::sleep(LIMIT / 2).await;
+    let shorter = Claim {
+        lease: LIMIT,
+        ..(*held).clone()
+    };
+    let older = tokio::spawn({
+        let remote = remote.clone();
+        async move { remote.renew(&shorter).await }
+    });
+    failing.await.expect("no panic").expect_err("no reply comes");
+    remote.renews(&held).await;
+    assert!(
+        !older.is_finished(),
+        "the reply to the older renewal is held back"
+    );
+    remote.proxy.heal();
+    let late = older.await.expect("no panic");
+    assert!(matches!(late, RenewReply::Alive { .. }), "{late:?}");
+    // sleep: until the lease has passed for which the older renewal has asked.
+    tokio::time::sleep(LIMIT).await;
+    remote.renews(&held).await;
+}
+
+/// The claim needs a lease in etcd that is not there. Two requests create it, and the next one would write the claim's key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_comes_too_late_is_not_written() {
+    let case = alone().await;
+    let (remote, raw) = (Remote::open(&case, "").await, raw(&case));
+    let revision = async || {
+        let reply = raw.call(RANGE, RangeRequest::key("x")).await;
+        reply.expect("a reply").header.revision
+    };
+    let before = revision().await;
+    remote.proxy.delay(Way::ToServer, SLOW);
+    let not_after = remote.store.clock().now() + SLOW;
+    let acquired = remote.store.clone().acquire(claim("k", 1, LEASE), not_after);
+    let reply = acquired.await;
+    assert!(matches!(reply, Ok(AcquireReply::TooLate)), "{reply:?}");
+    assert_eq!(
+        revision().await,
+        before + 1,
+        "only the lease's own key is written"
+    );
+}
+
+/// Otherwise a call waits for the attempts of all calls before it to connect.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_wait_for_a_silent_host_fail_together() {
+    const SOON: Duration = Duration::from_secs(5);
+    let case = shared().await;
+    let remote = Remote::open(&case, "?connect_timeout=1s").await;
+    let held = claim("held", 1, LEASE);
+    remote.holds(&held).await;
+    for direction in [Way::ToServer, Way::ToClient] {
+        remote.proxy.swallow(direction);
+    }
+    remote.proxy.cut();
+    remote.asks().await.expect_err("the host is silent");
+    // Another length of lease, so that the claims need a lease in etcd that is not there.
+    let claims: Vec<_> = (2..12)
+        .map(|number| claim(&number.to_string(), number, LEASE / 2))
+        .collect();
+    let begun = Instant::now();
+    for reply in join_all(claims.iter().map(|claim| remote.acquire(claim))).await {
+        let error = reply.expect_err("the host is silent");
+        assert!(error.is_transient(), "{error:?}");
+    }
+    assert!(begun.elapsed() < SOON, "acquires take {:?}", begun.elapsed());
+    let begun = Instant::now();
+    for reply in join_all(claims.iter().map(|_| remote.renew(&held))).await {
+        assert!(matches!(reply, RenewReply::Unknown(_)), "{reply:?}");
+    }
+    assert!(begun.elapsed() < SOON, "renewals take {:?}", begun.elapsed());
 }

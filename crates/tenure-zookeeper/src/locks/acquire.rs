@@ -6,7 +6,7 @@ use futures_util::future::join;
 use tenure_backend::{
     AcquireReply, BackendError, Claim, ClaimId, Evidence, Fairness, Grant, HANDOVER_WINDOW, Instant, Mode,
 };
-use tenure_contenders::{Acquire, Contenders as _, Known, placed_but, tokens};
+use tenure_contenders::{Acquire, ClaimLease, Contenders as _, Known, placed_but, tokens};
 
 use super::contenders::{Contender, Standing, Target, standing};
 use super::evidence::LockEvidence;
@@ -46,6 +46,11 @@ impl Acquire for Locks {
                 self.reserve(claim).await?
             }
         };
+        // The session may have been opened slowly.
+        if self.now() > not_after {
+            self.table.unplace(id);
+            return Ok(AcquireReply::TooLate);
+        }
         if claim.fairness == Fairness::Unfair {
             let mut standing = self.look(claim, &spot, None, None).await?;
             if standing != Some(Standing::Granted) {
@@ -119,8 +124,7 @@ impl Locks {
             granted: None,
             target: None,
             asked: self.profile.limits.lease(claim.lease),
-            held_from: spot.session.counts_from(),
-            ends: spot.session.counts_from() + spot.session.timeout(),
+            own_lease: ClaimLease::new(spot.session.counts_from(), spot.session.timeout()),
             spot,
         };
         self.table.place(claim.at.id, placed.clone());
@@ -165,7 +169,7 @@ impl Locks {
                 let ends = placed.ends_after(self.now(), placed.asked, false);
                 self.watched.set(id, target.clone());
                 self.table.update(id, placed.nodes.czxid, |placed| {
-                    (placed.target, placed.ends) = (Some(target), ends);
+                    (placed.target, placed.own_lease.ends) = (Some(target), ends);
                 });
                 return Ok(self.waiting(claim));
             }
@@ -199,24 +203,30 @@ impl Locks {
     fn grant(self: &Arc<Self>, id: ClaimId, placed: &Placed) -> AcquireReply {
         let proved_at = placed.nodes.proved_at;
         let ends = placed.ends_after(proved_at, placed.asked, true);
-        let from = match placed.granted {
+        let held_from = match placed.granted {
             // The whole lease is shown, of which a part has passed.
             None => ends - placed.spot.session.timeout(),
-            Some(_) if ends == placed.ends => placed.held_from,
+            Some(_) if ends == placed.own_lease.ends => placed.own_lease.held_from,
             Some(_) => proved_at,
         };
+        let mut lease = ClaimLease { held_from, ends };
         let tokens = placed
             .granted
             .or_else(|| tokens(placed.nodes.czxid, placed.value.grants));
         let is_there = self.table.update(id, placed.nodes.czxid, |placed| {
-            (placed.granted, placed.held_from, placed.ends) = (tokens, from, ends);
+            match placed.granted {
+                // The end of a waiter's lease is not proved, and may be later.
+                None => placed.own_lease = lease,
+                Some(_) => lease = placed.own_lease.restart(lease),
+            }
+            placed.granted = tokens;
             placed.nodes.proved_at = proved_at;
         });
         // The claim may have ended meanwhile.
         if !is_there {
             return AcquireReply::Ended;
         }
-        let mut grant = Grant::new(tokens, from, ends - from);
+        let mut grant = Grant::new(tokens, lease.held_from, lease.length());
         grant.confirmed_from = proved_at;
         grant.evidence = Some(Evidence::new(LockEvidence::new(id, placed, self)));
         AcquireReply::Granted(grant)

@@ -159,7 +159,7 @@ impl Locks {
     async fn loss(&self, id: ClaimId, placed: &Placed) -> Result<Loss, BackendError> {
         let session = &placed.spot.session;
         let (data, _) = found(session.client.get_data(&session.node).await)?.unwrap_or_default();
-        let is_expired = placed.ends <= self.now();
+        let is_expired = placed.own_lease.ends <= self.now();
         Ok(match marks(&data).into_iter().rfind(|mark| mark.id == id) {
             Some(mark) => Loss::Evicted { by: mark.evictor() },
             None if is_expired => Loss::Expired,
@@ -213,10 +213,14 @@ mod tests {
             proved_at: Instant::ORIGIN,
         };
         let before = locks.put(&claim, spot, nodes(0));
-        let renewed = before.ends + Duration::from_secs(1);
-        assert!(locks.table.update(id, 7, |placed| placed.ends = renewed));
+        let renewed = before.own_lease.ends + Duration::from_secs(1);
+        assert!(
+            locks
+                .table
+                .update(id, 7, |placed| placed.own_lease.ends = renewed)
+        );
         locks.adopt(id, &before, nodes(1), before.value.clone());
         let after = locks.table.placed(id).expect("it has a node");
-        assert_eq!((after.nodes.version, after.ends), (1, renewed));
+        assert_eq!((after.nodes.version, after.own_lease.ends), (1, renewed));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Instant, TokenRange};
-use tenure_contenders::Value;
+use tenure_contenders::{ClaimLease, Value};
 
 use super::contenders::Target;
 use super::names::parent;
@@ -63,10 +63,8 @@ pub(super) struct Placed {
     pub(super) target: Option<Target>,
     /// The lease that the claim asked for when it was placed.
     pub(super) asked: Duration,
-    /// Start of the claim's lease, as it was answered last.
-    pub(super) held_from: Instant,
-    /// End of the claim's own lease. Its session lasts longer, with other claims.
-    pub(super) ends: Instant,
+    /// The claim's own lease, as it was answered last. Its session lasts longer, with other claims.
+    pub(super) own_lease: ClaimLease,
 }
 
 impl Placed {
@@ -117,7 +115,11 @@ impl tenure_contenders::Placed for Placed {
         self.granted
     }
 
-    fn ends(&self) -> Instant {
-        self.ends
+    fn own_lease(&self) -> &ClaimLease {
+        &self.own_lease
+    }
+
+    fn own_lease_mut(&mut self) -> &mut ClaimLease {
+        &mut self.own_lease
     }
 }

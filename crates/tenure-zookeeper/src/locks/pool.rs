@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Claim, Invalidation, Loss};
-use tenure_contenders::Contenders as _;
+use tenure_contenders::{Contenders as _, SharedAttempt};
 use tokio::time::{sleep, timeout};
 
 use super::placed::Spot;
@@ -44,8 +44,9 @@ impl Locks {
         if let Some(spot) = open {
             return Ok(spot);
         }
+        let attempt = self.sessions.opening.begin();
         let _choosing = self.sessions.choosing.lock().await;
-        Ok(reserve(&self.session(lease).await?))
+        Ok(reserve(&self.session(lease, &attempt).await?))
     }
 
     /// A session for requests that belong to no claim.
@@ -54,28 +55,38 @@ impl Locks {
         if let Some(session) = open {
             return Ok(session);
         }
+        let attempt = self.sessions.opening.begin();
         let _choosing = self.sessions.choosing.lock().await;
-        self.session(self.profile.limits.lease(USUAL_LEASE)).await
+        let lease = self.profile.limits.lease(USUAL_LEASE);
+        self.session(lease, &attempt).await
     }
 
-    async fn session(self: &Arc<Self>, lease: Duration) -> Result<Arc<Session>, BackendError> {
+    /// Chooses a session for this length of lease, or makes the attempt to open one.
+    async fn session(
+        self: &Arc<Self>,
+        lease: Duration,
+        attempt: &SharedAttempt<'_>,
+    ) -> Result<Arc<Session>, BackendError> {
         if let Some(session) = self.choose(lease) {
             return Ok(session);
         }
-        let opened = Session::open(self.config.clone(), &self.names, self.clock.clone(), lease).await;
-        let session = match opened {
-            Ok(session) => Arc::new(session),
-            Err(error) => {
-                // One of this length that is not fresh. Its requests wait for the next connection.
-                let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
-                let last_resort = self.sessions.pool.lock().iter().find(is_usable).cloned();
-                if let Some(session) = last_resort.filter(|_| error.is_transient()) {
-                    return Ok(session);
-                }
+        // One of this length that is not fresh. Its requests wait for the next connection.
+        let last_resort = |error: &BackendError| {
+            let is_usable = |session: &&Arc<Session>| session.is_alive() && session.asked == lease;
+            let found = self.sessions.pool.lock().iter().find(is_usable).cloned();
+            found.filter(|_| error.is_transient())
+        };
+        let open = async {
+            let opened = Session::open(self.config.clone(), &self.names, self.clock.clone(), lease).await;
+            if opened.as_ref().is_err_and(|error| last_resort(error).is_none()) {
                 // sleep: servers without a leader refuse at once, and callers try again at once.
                 sleep(OPEN_AGAIN).await;
-                return Err(error);
             }
+            opened
+        };
+        let session = match attempt.make(open).await {
+            Ok(session) => Arc::new(session),
+            Err(error) => return last_resort(&error).ok_or(error),
         };
         // `Sessions::close` waits for this, after the table was closed.
         let tasks = self.sessions.tasks.lock();

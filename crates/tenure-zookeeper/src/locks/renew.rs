@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tenure_backend::{BackendError, ClaimId, Effect, Instant, Mode, RenewReply};
+use tenure_backend::{BackendError, ClaimId, Effect, Instant, Mode, RenewReply, RenewRequest};
 use tenure_contenders::{Contenders as _, Renew, Renewal};
 
 use super::confirm::is_changed;
@@ -37,7 +37,7 @@ impl Renew for Locks {
             Ok(_) => Ok(()),
             Err(error) => {
                 if error.effect() == Effect::Unknown {
-                    self.table.unanswered(id, placed.ends);
+                    self.table.unanswered(id, placed.own_lease.ends);
                 }
                 Err(error)
             }
@@ -73,7 +73,7 @@ impl Locks {
             }
         };
         let together = together.into_iter().map(|one| match &renewed {
-            Ok(sent) => (one.at, self.renewed(one, &one.placed, *sent)),
+            Ok(sent) => (one.at, self.renewed(&one.request, &one.placed, *sent)),
             Err(error) => (one.at, RenewReply::Unknown(error.clone())),
         });
         let mut replies: Vec<_> = together.collect();
@@ -88,32 +88,16 @@ impl Locks {
     async fn renew_alone(self: &Arc<Self>, renewal: &Renewal<Placed>) -> RenewReply {
         let id = renewal.request.claim.id;
         match self.confirm(id, &renewal.placed).await {
-            Ok(Some(placed)) => self.renewed(renewal, &placed, placed.nodes.proved_at),
+            Ok(Some(placed)) => self.renewed(&renewal.request, &placed, placed.nodes.proved_at),
             Ok(None) => self.table.gone(id),
             Err(error) => RenewReply::Unknown(error),
         }
     }
 
     /// Renews a claim that was checked by a request which was sent at `sent`.
-    fn renewed(
-        &self,
-        Renewal { request, .. }: &Renewal<Placed>,
-        placed: &Placed,
-        sent: Instant,
-    ) -> RenewReply {
-        let id = request.claim.id;
-        let asked = self.profile.limits.lease(request.lease);
-        let mut ends = placed.ends_after(sent, asked, placed.granted.is_some());
-        let is_alive = self.table.update(id, placed.nodes.czxid, |placed| {
-            ends = request.end(placed.ends, ends);
-            (placed.held_from, placed.ends) = (sent, ends);
-        });
-        match is_alive {
-            true => RenewReply::Alive {
-                held_from: sent,
-                lease: ends - sent,
-            },
-            false => self.table.gone(id),
-        }
+    fn renewed(&self, request: &RenewRequest, placed: &Placed, sent: Instant) -> RenewReply {
+        let length = self.profile.limits.lease(request.lease);
+        let asked = |placed: &Placed| placed.ends_after(sent, length, placed.granted.is_some());
+        self.table.renewed(request, placed.nodes.czxid, sent, asked)
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Clock, Effect, Instant};
-use tenure_contenders::Value;
+use tenure_contenders::{SharedAttempts, Value};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -151,6 +151,7 @@ pub(super) struct Sessions {
     pub(super) pool: Mutex<Vec<Arc<Session>>>,
     /// Locked while a session is chosen or opened.
     pub(super) choosing: tokio::sync::Mutex<()>,
+    pub(super) opening: SharedAttempts,
     pub(super) tasks: Mutex<JoinSet<()>>,
 }
 

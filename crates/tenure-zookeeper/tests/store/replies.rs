@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::case::{Case, children, config, key, node_of, only_child, shared};
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use tenure_backend::{AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness, Mode};
 use tenure_servers::Way;
 use tenure_testkit::suite::Fixture;
@@ -161,4 +162,54 @@ async fn a_change_wakes_a_waiter_whose_last_watch_has_just_fired() {
         let freed = tokio::time::timeout(SOON, wakes.next()).await;
         freed.unwrap_or_else(|_| panic!("round {round}: the release has not woken it"));
     }
+}
+
+/// The claim needs a session that is not open.
+#[tokio::test]
+async fn a_claim_that_comes_too_late_creates_nothing() {
+    let case = shared().await;
+    let (proxy, raw) = (case.proxy().await, case.raw().await);
+    let through = Case {
+        via: vec![proxy.address()],
+        ..case.clone()
+    };
+    let client = Fixture::new(through).await.client().await;
+    let claim = client.claim_as(&key("k"), Mode::Exclusive, |claim| claim.lease = SOON);
+    let slow = Duration::from_millis(500);
+    proxy.delay(Way::ToServer, slow);
+    let reply = client.acquire_by(&claim, client.now() + slow / 2).await;
+    assert!(matches!(reply, Ok(AcquireReply::TooLate)), "{reply:?}");
+    let lock = raw.exists(&case.path("k")).await.expect("a reply");
+    assert_eq!(lock, None);
+}
+
+/// Otherwise a call waits for the attempts of all calls before it to open a session.
+#[tokio::test]
+async fn calls_that_wait_for_a_silent_host_fail_together() {
+    let case = shared().await;
+    let proxy = case.proxy().await;
+    let through = Case {
+        via: vec![proxy.address()],
+        options: "tick_time=500ms&connect_timeout=1s",
+        ..case
+    };
+    let client = Fixture::new(through).await.client().await;
+    for direction in [Way::ToServer, Way::ToClient] {
+        proxy.swallow(direction);
+    }
+    proxy.cut();
+    // The session that is open is for longer leases.
+    let claim = |number: u32| {
+        client.claim_as(&key(&number.to_string()), Mode::Exclusive, |claim| {
+            claim.lease = SOON;
+        })
+    };
+    let claims: Vec<_> = (0..10).map(claim).collect();
+    let begun = Instant::now();
+    let not_after = client.now() + SOON * 6;
+    for reply in join_all(claims.iter().map(|claim| client.acquire_by(claim, not_after))).await {
+        let error = reply.expect_err("the host is silent");
+        assert!(error.is_transient(), "{error:?}");
+    }
+    assert!(begun.elapsed() < SOON / 2, "{:?}", begun.elapsed());
 }
