@@ -7,7 +7,7 @@ use tenure_backend::BackendError;
 
 /// Attempts to open something that callers share, such as a connection. A mutex of the store lets one attempt run at a time.
 ///
-/// The callers that wait for the mutex share a failure. If each of them made its own attempt at a host that does not answer, the
+/// The callers that wait for the mutex share a transient failure. If each of them made its own attempt at a host that does not answer, the
 /// last one would wait for all of their time limits.
 #[derive(Debug, Default)]
 pub struct SharedAttempts(Mutex<Failures>);
@@ -42,7 +42,8 @@ impl SharedAttempt<'_> {
     /// Dropping the future counts as no failure: the next caller makes an attempt of its own.
     ///
     /// # Errors
-    /// The error of an attempt that has failed since [`begin`](SharedAttempts::begin): this one is not made then. Otherwise its own error.
+    /// The transient error of an attempt that has failed since [`begin`](SharedAttempts::begin): this one is not made then.
+    /// Otherwise its own error.
     pub async fn make<T>(
         &self,
         attempt: impl Future<Output = Result<T, BackendError>>,
@@ -51,7 +52,9 @@ impl SharedAttempt<'_> {
             return Err(failed);
         }
         let made = attempt.await;
-        if let Err(error) = &made {
+        if let Err(error) = &made
+            && error.is_transient()
+        {
             let mut failures = self.attempts.0.lock();
             failures.count += 1;
             failures.last = Some(error.clone());
@@ -70,17 +73,23 @@ impl SharedAttempt<'_> {
 mod tests {
     use std::future::ready;
 
+    use tenure_backend::{Effect, Fault};
+
     use super::*;
 
     #[tokio::test]
     async fn callers_that_waited_share_a_failure() {
         let attempts = SharedAttempts::default();
         let [first, second] = [(); 2].map(|()| attempts.begin());
-        let silent = || ready(Err::<(), _>(BackendError::unsupported("silent")));
-        first.make(silent()).await.expect_err("it fails");
+        let fails = |fault| ready(Err::<(), _>(BackendError::new(fault, Effect::None, "silent")));
+        first.make(fails(Fault::Unavailable)).await.expect_err("it fails");
         let shared = second.make(ready(Ok(()))).await;
         assert_eq!(shared.expect_err("it is not made").to_string(), "silent");
         let later = attempts.begin();
         later.make(ready(Ok(()))).await.expect("it is made");
+        // A permanent error comes soon, and may concern its caller alone.
+        let [first, second] = [(); 2].map(|()| attempts.begin());
+        first.make(fails(Fault::Invalid)).await.expect_err("it fails");
+        second.make(ready(Ok(()))).await.expect("it is made");
     }
 }

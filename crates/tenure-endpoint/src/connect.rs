@@ -17,7 +17,8 @@ const HEAD_START: Duration = Duration::from_millis(100);
 /// Connects to the first of a host's addresses that accepts, with `TCP_NODELAY`.
 ///
 /// An address that drops packets would use up any time limit of the caller. So if an address has not answered after 100 ms,
-/// the next one is tried as well, while the attempt at the first goes on. After a refusal, the next one is tried at once.
+/// the next one is tried as well, while the attempt at the first goes on. Once all attempts have failed, the next address is
+/// tried at once.
 ///
 /// Sets no time limit.
 ///

@@ -29,6 +29,9 @@ const WRONG_PHASE: u64 = 4;
 /// Time limit of a renewal if a sixth of the lease is less than this.
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 
+/// Longest time for which the replies to renewals wait until waiters are woken.
+const WAKE_LIMIT: Duration = Duration::from_millis(500);
+
 /// A renewal in a call to the server.
 pub(crate) struct Renewal<'a> {
     /// Its place in the caller's batch.
@@ -272,9 +275,11 @@ impl RedisStore {
                 }
                 _ => None,
             });
-        for key in self.claims.mark_renewed(alive) {
-            // They sleep until the end of the longer lease. The renewal stands, whether they hear of it or not.
-            let _ = self.wake_waiters(wire, scripts.channel, key).await;
+        let shortened = self.claims.mark_renewed(alive);
+        if !shortened.is_empty() {
+            let wake = |key| self.wake_waiters(wire, scripts.channel, key);
+            // Waiters sleep until the end of the longer lease. A wake-up that is lost undoes no renewal.
+            let _ = timeout(WAKE_LIMIT, join_all(shortened.into_iter().map(wake))).await;
         }
         let is_held = |(renewal, reply): (&Renewal<'_>, &RenewReply)| {
             renewal.request.only != Phase::Waiting && matches!(reply, RenewReply::Alive { .. })

@@ -148,9 +148,13 @@ impl<'a> SupervisedCommand<'a> {
             return;
         };
         self.armed_until = until;
-        // A renewal may prove less than the granted lease, and the next one is due after a third of what it proved. TERM
+        // A renewal may prove far less than the granted lease, and the next one is due after a third of what it proved. TERM
         // must not come before that.
-        let grace = self.grace_on_loss().min((until - now()) / 3);
+        let (left, grace) = (until - now(), self.grace_on_loss());
+        let grace = match left < self.held.lease / 10 * 9 {
+            true => grace.min(left / 3),
+            false => grace,
+        };
         self.supervisor
             .arm(Deadline::before(until, self.held.lease, grace));
     }

@@ -310,11 +310,11 @@ async fn no_claim_is_placed_on_a_lease_that_was_given_up() {
 /// The client would delete the key of a claim that its holder has renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_reply_to_an_older_renewal_ends_no_claim() {
-    const LIMIT: Duration = Duration::from_secs(2);
+    const LIMIT: Duration = Duration::from_secs(4);
     let case = shared().await;
     let (first, second) = (proxy(&case).await, proxy(&case).await);
     let hosts = format!("{},", first.address());
-    let remote = Remote::with_hosts(&case, &hosts, second, "?command_timeout=2s").await;
+    let remote = Remote::with_hosts(&case, &hosts, second, "?command_timeout=4s").await;
     let remote = Arc::new(remote);
     let held = claim("k", 1, LIMIT * 3);
     remote.holds(&held).await;

@@ -77,6 +77,10 @@ struct Entry {
     until: Instant,
 }
 
+/// Time (µs) by which two estimates of the same end of a lease may differ: a server counts in milliseconds, and its replies
+/// take more or less time.
+const NOISE: u64 = 100_000;
+
 /// What the table knows of a claim that is to be renewed.
 pub(crate) struct Renewable {
     pub(crate) kind: Kind,
@@ -295,7 +299,7 @@ impl ClaimTable {
     }
 
     /// Records renewals: each lease ends no earlier than the given number of microseconds on the server's clock.
-    /// Returns the keys of holders whose leases became shorter.
+    /// Returns the keys of holders whose leases became shorter by more than [`NOISE`].
     pub(crate) fn mark_renewed<'a>(
         &self,
         renewals: impl Iterator<Item = (&'a RenewRequest, u64)>,
@@ -307,7 +311,7 @@ impl ClaimTable {
             if let Some(entry) = entry
                 && let Some(run) = entry.granted
             {
-                if ends < entry.ends {
+                if ends + NOISE < entry.ends {
                     shortened.push(&renewal.claim.key);
                 }
                 entry.ends = ends;

@@ -117,7 +117,6 @@ pub(crate) fn timed_out(config: &Config) -> BackendError {
     ))
 }
 
-/// Error for an attempt that took too long because a sentinel promotes a replica.
 /// Error for a call that could not wait until the connection was opened again.
 pub(crate) fn too_slow(config: &Config, limit: Duration) -> BackendError {
     let address = config.address();
@@ -126,6 +125,7 @@ pub(crate) fn too_slow(config: &Config, limit: Duration) -> BackendError {
     ))
 }
 
+/// Error for an attempt that took too long because a sentinel promotes a replica.
 pub(crate) fn promoting(config: &Config) -> BackendError {
     let (address, limit) = (config.address(), config.connect_timeout);
     unavailable(format!(

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::fixture::*;
+use futures_util::StreamExt;
 use futures_util::future::join;
 use tenure_backend::{
     AcquireReply, Cause, Claim, Fault, FencingToken, HolderId, Loss, Mode, Phase, ReleaseRequest,
@@ -167,6 +168,23 @@ async fn a_record_expires_with_the_lease() {
     let brief = shortening(&claim, Duration::from_millis(200));
     client.send_renewals(vec![brief]).await;
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
+}
+
+/// Two estimates of one end of a lease differ by less than a millisecond or two, which is no reason to wake waiters.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_confirmed_wakes_no_waiter() {
+    let (_fixture, [holder, other], key) = Fixture::two().await;
+    let claim = hold(&holder, &key).await;
+    let waiting = other.claim(&key, Mode::Exclusive);
+    let mut wakes = other.watch(&waiting).await.expect("wake-ups");
+    other.waits(&waiting).await;
+    // The confirmed subscription wakes once.
+    wait_for_wake(&mut wakes).await;
+    for _ in 0..20 {
+        holder.send_renewals(vec![shortening(&claim, claim.lease)]).await;
+    }
+    let woken = tokio::time::timeout(Duration::from_millis(300), wakes.next()).await;
+    assert!(woken.is_err(), "it was woken");
 }
 
 /// The renewal of a fixed lease writes the claim's record. With full memory the server refuses to write it, but the

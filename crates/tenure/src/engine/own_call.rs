@@ -46,6 +46,8 @@ impl OwnCall {
         } = self;
         let context = queue.context();
         match &answer {
+            // As in the poller: no server may have been asked.
+            Ok(AcquireReply::Ended | AcquireReply::TooLate) => {}
             Ok(_) => context.store_answered(),
             Err(error) if error.is_transient() && !tries => context.store_failed(&queue.key, error),
             Err(_) => {}

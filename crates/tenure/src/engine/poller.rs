@@ -248,8 +248,9 @@ impl<'a> Search<'a> {
             .acquire(self.claim.clone(), context.not_after(asked))
             .await;
         match answer {
-            // A quorum answers `Ended` for a claim that it withdrew, without asking its servers.
-            Ok(AcquireReply::Ended) | Err(_) => {}
+            // A quorum answers `Ended` for a claim that it withdrew, and SQL `TooLate` for one that got no connection in time,
+            // without asking a server.
+            Ok(AcquireReply::Ended | AcquireReply::TooLate) | Err(_) => {}
             Ok(_) => {
                 context.store_answered();
                 self.keep_place(asked);

@@ -105,7 +105,7 @@ impl Renewer {
             false => wanted,
         };
         // Where leases are shared, a part of this one has passed.
-        let left = hold.lease().min(hold.deadline() - now);
+        let left = hold.confirmed() + hold.lease() - now;
         let renewal = now + renew_after(left, self.0.first_dice).min(wanted);
         let due = next_look(hold, renewal);
         self.0.schedule.insert(hold.clone(), due);

@@ -41,7 +41,7 @@ pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> 
         renewed_lease: Mutex::default(),
         lease_age: Mutex::default(),
         keeps_writers: AtomicBool::new(false),
-        ends_failed_claims: AtomicBool::new(false),
+        answer_after_failure: Mutex::default(),
         failed_claims: Mutex::default(),
         placed: Mutex::default(),
         reserved: Mutex::default(),
@@ -61,9 +61,9 @@ pub(crate) struct CallControls {
     lease_age: Mutex<Duration>,
     /// True if the store refuses to downgrade claims.
     pub(crate) keeps_writers: AtomicBool,
-    /// True if the first acquire of each claim fails, and the next one is answered with `Ended` without asking the store, as by
-    /// a quorum that has withdrawn the claim.
-    pub(crate) ends_failed_claims: AtomicBool,
+    /// If `Some`, the first acquire of each claim fails, and the next ones have this answer without asking the store: `Ended` as
+    /// by a quorum that has withdrawn the claim, `TooLate` as by a store without a free connection.
+    pub(crate) answer_after_failure: Mutex<Option<AcquireReply>>,
     failed_claims: Mutex<HashSet<ClaimId>>,
     /// For each `acquire` call, the number of tokens that its claim reserves.
     pub(crate) placed: Mutex<Vec<u32>>,
@@ -176,14 +176,14 @@ impl CallControls {
         }
     }
 
-    /// Lets the first acquire of a claim fail, and answers the next one.
-    fn end_or_fail(&self, element: &mut Exchange) {
+    /// Lets the first acquire of a claim fail, and answers the next ones.
+    fn fail_or_answer(&self, element: &mut Exchange, answer: &AcquireReply) {
         let Request::Acquire(claim, _) = &element.request else {
             return;
         };
         match self.failed_claims.lock().insert(claim.at.id) {
             true => element.fail(unavailable()),
-            false => element.reply = Some(Ok(Reply::Acquire(AcquireReply::Ended))),
+            false => element.reply = Some(Ok(Reply::Acquire(answer.clone()))),
         }
     }
 }
@@ -337,8 +337,9 @@ impl Faults for CallControls {
                     element.fail(BackendError::unsupported("the test refuses downgrades"));
                 }
                 let entered = control.enter(call.len()).await;
-                if self.ends_failed_claims.load(Ordering::Relaxed) {
-                    call.iter_mut().for_each(|element| self.end_or_fail(element));
+                if let Some(answer) = &*self.answer_after_failure.lock() {
+                    call.iter_mut()
+                        .for_each(|element| self.fail_or_answer(element, answer));
                 }
                 entered
             }

@@ -1,12 +1,11 @@
 //! A store that does not answer for a while, or whose replies are lost.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use tenure::{Client, Error, Settings, multi};
-use tenure_backend::Order;
+use tenure_backend::{AcquireReply, Order};
 use tenure_testkit::{Chaos, FaultRates};
 
 use crate::faulty_backend::Verb;
@@ -70,17 +69,23 @@ async fn a_silent_store_is_not_reported_as_a_busy_lock() {
 }
 
 /// A quorum of which most servers are dead fails, withdraws the claim, and answers that it has ended without asking the servers.
+/// A store without a free connection answers that a claim is late.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_ended_does_not_show_that_the_store_answers() {
+async fn an_answer_without_a_request_does_not_show_that_the_store_answers() {
     let fixture = Fixture::new();
-    for fair in [false, true] {
+    for (fair, answer) in [
+        (false, AcquireReply::Ended),
+        (true, AcquireReply::Ended),
+        (false, AcquireReply::TooLate),
+        (true, AcquireReply::TooLate),
+    ] {
         let (client, backend) = fixture.faulty_client();
         let mutex = mutex(&client, fair);
-        backend.ends_failed_claims.store(true, Ordering::Relaxed);
+        *backend.answer_after_failure.lock() = Some(answer.clone());
         for limit in (1..40).map(|steps| steps * 37 * MS) {
-            assert_transient(&mutex.lock_within(limit).await, (fair, limit));
+            assert_transient(&mutex.lock_within(limit).await, (fair, &answer, limit));
         }
-        backend.ends_failed_claims.store(false, Ordering::Relaxed);
+        *backend.answer_after_failure.lock() = None;
         mutex.lock().await.unwrap().unlock().await.unwrap();
     }
 }

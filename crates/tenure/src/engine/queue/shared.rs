@@ -332,7 +332,7 @@ impl HoldObserver for SharedQueue {
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
         let now = self.context().now();
         if let Some(until) = hold.kept_until().filter(|until| *until > now) {
-            // Sends no release: the store keeps the claim until its lease ends, after the local deadline.
+            // Releases the claim only when `at_least` is over.
             self.keep(hold, until, oneshot::channel().0);
         } else {
             self.done_behind(hold);
