@@ -225,16 +225,20 @@ async fn competitors_exclude_each_other_while_leaders_die() {
     });
     let competing = killing.await.expect("the servers start again");
     competing.await.expect("no two hold the lock");
-    // The observer's server may have been started again just now, and not know of the last releases yet.
+    // The observer's server may have been started again just now, and not know of the last releases yet. A competitor that
+    // was dropped before it had removed a claim whose create was not answered leaves that to the end of its session.
     let left = async || {
         while !observer.list("", 10).await.is_empty() {
             // sleep: the servers are other processes, so the test polls them.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), left())
-        .await
-        .expect("no contender is left");
+    let none = tokio::time::timeout(Duration::from_secs(90), left()).await;
+    assert!(
+        none.is_ok(),
+        "contenders are left: {:?}",
+        observer.list("", 10).await
+    );
 }
 
 mod long {
