@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -223,13 +224,11 @@ fn a_lease_beyond_the_stores_longest_is_an_error_that_names_it() {
     assert!(!fixture.is_busy("k"));
 }
 
-#[test]
-fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
-    let fixture = Fixture::new();
+/// Starts a `hold` of `k` whose reader has read the first event, and then left the pipe full.
+fn hold_with_a_reader_behind(mut command: Command) -> (Process, BufReader<fs::File>) {
     let (reader, writer) = small_pipe();
-    let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "3s"]);
-    let child = command.stdout(writer.try_clone().expect("a descriptor")).spawn();
-    let hold = Process::of(child.expect("it starts"));
+    command.stdout(writer.try_clone().expect("a descriptor"));
+    let hold = Process::of(command.spawn().expect("it starts"));
     // It has the writing end too, which would keep the pipe open.
     drop(command);
     let mut events = BufReader::new(reader);
@@ -237,7 +236,14 @@ fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
     events.read_line(&mut first).expect("text");
     assert!(first.contains("acquired"), "{first}");
     fill(&writer);
-    drop(writer);
+    (hold, events)
+}
+
+#[test]
+fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
+    let fixture = Fixture::new();
+    let command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "3s"]);
+    let (hold, events) = hold_with_a_reader_behind(command);
     // sleep: two leases, in which a hold that waits for its reader would lose its lock.
     std::thread::sleep(Duration::from_secs(6));
     assert!(fixture.is_busy("k"));
@@ -251,19 +257,9 @@ fn a_reader_that_is_behind_delays_no_renewal_and_no_release() {
 #[test]
 fn a_reader_that_is_behind_delays_no_warning_of_a_loss() {
     let fixture = Fixture::new();
-    let (reader, writer) = small_pipe();
     let mut command = fixture.command(&["hold", "k", "--no-stdin", "--lease", "3s"]);
-    command.stdout(writer.try_clone().expect("a descriptor"));
     command.stderr(fs::File::create(fixture.path("warnings")).expect("a file"));
-    let hold = Process::of(command.spawn().expect("it starts"));
-    // It has the writing end too, which would keep the pipe open.
-    drop(command);
-    let mut events = BufReader::new(reader);
-    let mut first = String::new();
-    events.read_line(&mut first).expect("text");
-    assert!(first.contains("acquired"), "{first}");
-    fill(&writer);
-    drop(writer);
+    let (hold, events) = hold_with_a_reader_behind(command);
     fixture.evict("k");
     let warned = &fixture.lines("warnings", 1)[0];
     assert!(warned.contains("evicted"), "{warned}");
