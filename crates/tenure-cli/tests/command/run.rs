@@ -378,7 +378,7 @@ fn a_signal_that_ends_the_command_ends_the_wait_of_at_least_too() {
 #[test]
 fn term_ends_the_wait_of_at_least_after_a_quit_that_the_command_survived() {
     let fixture = Fixture::new();
-    let script = "trap 'touch quit' QUIT; echo $$ > pid; while :; do sleep 600; done";
+    let script = "trap 'touch quit' QUIT; echo $$ > pid; while :; do sleep 0.02; done";
     let run = fixture.shell(&["k", "--at-least", "10m"], script);
     fixture.pids("pid", 1);
     run.send(Signal::QUIT);
