@@ -26,7 +26,9 @@ use crate::tokens::Tokens;
 /// let memory = Memory::new();
 /// assert_eq!(memory.profile().fencing, Fencing::Process);
 /// ```
+// On cache lines of its own, without the count of the references to it: each request changes that count.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Memory {
     store: MemoryStore,
     clock: Arc<dyn Clock>,

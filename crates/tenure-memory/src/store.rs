@@ -31,6 +31,8 @@ use crate::table::Table;
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Shared>);
 
+/// Has cache lines of its own, as [`Memory`](crate::Memory) has.
+#[repr(align(128))]
 struct Shared {
     clock: Arc<dyn Clock>,
     table: Mutex<Table>,

@@ -24,11 +24,7 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) id: ClientId,
-    claims: AtomicU64,
-    owners: AtomicU64,
-    /// Number of attempts and held claims at present, limited by `max_claims`.
-    live: AtomicUsize,
-    random: AtomicU64,
+    counters: Counters,
     losses: [Notify; LOSS_NOTIFIERS],
     /// Whether an acquire of a waiter failed with a transient error, and no acquire was answered since.
     unreachable: AtomicBool,
@@ -37,6 +33,18 @@ pub(crate) struct Context {
     renewal_error: Mutex<Option<BackendError>>,
     meters: OnceLock<Meters>,
     renewal_meters: OnceLock<Rounds>,
+}
+
+/// What each attempt changes. Has cache lines of its own: a processor core that changes a counter would otherwise delay the
+/// other cores' reads of the fields beside it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Counters {
+    claims: AtomicU64,
+    owners: AtomicU64,
+    /// Number of attempts and held claims at present, limited by `max_claims`.
+    live: AtomicUsize,
+    random: AtomicU64,
 }
 
 impl Context {
@@ -56,10 +64,12 @@ impl Context {
             store: Store::new(backend),
             settings,
             id: ClientId::from_random(random),
-            claims: AtomicU64::new(0),
-            owners: AtomicU64::new(0),
-            live: AtomicUsize::new(0),
-            random: AtomicU64::new(seed),
+            counters: Counters {
+                claims: AtomicU64::new(0),
+                owners: AtomicU64::new(0),
+                live: AtomicUsize::new(0),
+                random: AtomicU64::new(seed),
+            },
             losses: Default::default(),
             unreachable: AtomicBool::new(false),
             last_error: Mutex::default(),
@@ -108,12 +118,12 @@ impl Context {
     }
 
     pub(crate) fn next_claim(&self) -> ClaimId {
-        ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
+        ClaimId::new(self.id, self.counters.claims.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// The number of a new owner, from 1: 0 means no owner.
     pub(crate) fn next_owner(&self) -> std::num::NonZeroU64 {
-        std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
+        std::num::NonZeroU64::MIN.saturating_add(self.counters.owners.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The fairness of a claim with which a client may wait for its unfair callers. It is `Fifo` if the store grants no
@@ -147,8 +157,8 @@ impl Context {
 
     /// Counts one more attempt or held claim. Fails at the limit `max_claims`.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
-        if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
-            self.live.fetch_sub(1, Ordering::Relaxed);
+        if self.counters.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
+            self.counters.live.fetch_sub(1, Ordering::Relaxed);
             let message = format!(
                 "this client holds or waits for {} locks, its limit: release some, or raise Settings::max_claims",
                 self.settings.max_claims
@@ -160,7 +170,8 @@ impl Context {
 
     /// A cheap random number that spreads waits and renewals.
     pub(crate) fn dice(&self) -> u64 {
-        let mut x = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let random = &self.counters.random;
+        let mut x = random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
@@ -185,6 +196,6 @@ pub(crate) struct Place(Arc<Context>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.live.fetch_sub(1, Ordering::Relaxed);
+        self.0.counters.live.fetch_sub(1, Ordering::Relaxed);
     }
 }

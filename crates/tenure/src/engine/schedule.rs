@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use super::tasks::Alarm;
 use super::wheel::{Mark, Marked, Wheel};
 
+/// Has cache lines of its own: all cores lock it at each grant and release.
+#[repr(align(128))]
 pub(crate) struct Schedule<T> {
     due: Mutex<Due<T>>,
     /// Wakes the task for an item that is due before the task's timer ends.

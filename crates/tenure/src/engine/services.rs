@@ -9,6 +9,8 @@ use super::renewer::Renewer;
 use super::tasks::Tasks;
 use crate::error::Error;
 
+/// Has cache lines of its own, without the count of the references to it: each lock that is acquired changes that count.
+#[repr(align(128))]
 pub(crate) struct Services {
     pub(crate) context: Arc<Context>,
     pub(crate) tasks: Tasks,
