@@ -35,8 +35,8 @@ pub(crate) struct Context {
     renewal_meters: OnceLock<Rounds>,
 }
 
-/// What each attempt changes. Has cache lines of its own: a processor core that changes a counter would otherwise delay the
-/// other cores' reads of the fields beside it.
+/// Counters that attempts change. They have cache lines of their own: a processor core that changes a counter would otherwise
+/// delay the other cores' reads of the other fields.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counters {
