@@ -25,6 +25,8 @@ fn run(command: &mut Command) -> Run {
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-bench"));
     command.args(words.split(' '));
+    // A JVM warms up for 5 s unless this is set.
+    command.env("TENURE_BENCH_JVM_WARM_UP_MS", "200");
     command
 }
 
